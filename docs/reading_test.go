@@ -19,7 +19,7 @@ import (
 // list is a reading list: the tables of one section of a page.
 type list struct {
 	page, heading      string
-	filesMax, linesMax int
+	filesMax, linesMax int      // of the path up to the interface locking.Store, without the lock store behind it
 	from               []string // where the path begins, and what it calls through an interface or a table
 	lock               *list    // of the lock store that the path calls: a part with a list of its own
 }

@@ -37,7 +37,7 @@ func newTestRun(t *testing.T, replicas int, handler http.HandlerFunc) *testRun {
 	for i, base := range r.bases {
 		numbers[strings.TrimPrefix(base, "http://")] = i
 	}
-	r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Replicas: numbers, Classify: Classify}
+	r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Replicas: numbers, Classify: lessons.Classify, Stored: lessons.Stored}
 	r.client = r.recorder.Client(16, 5*time.Second)
 	t.Cleanup(r.client.CloseIdleConnections)
 	r.retrier = NewRetrier(r.client, r.bases, oneClient, r.history)
@@ -132,7 +132,7 @@ func TestAttack_StopsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := &testRun{bases: []string{"http://replica"}, history: NewHistory()}
-		r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Classify: Classify, Next: roundTrips(func(*http.Request) (*http.Response, error) {
+		r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Classify: lessons.Classify, Stored: lessons.Stored, Next: roundTrips(func(*http.Request) (*http.Response, error) {
 			cancel()
 			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
 		})}

@@ -110,7 +110,7 @@ func (t *Trial) lifeless(records []Record) []string {
 // may; but a strategy that never requests a lock has none to lose, so one call is needed even then. If keys share a
 // lock, they need one for each object that they contend for.
 func (t *Trial) unlocked(records []Record) []string {
-	asked, watched := t.Witnessed["lock_calls"]
+	asked, watched := t.Monitored["lock_calls"]
 	if !watched || !t.Scenario.locked() {
 		return nil
 	}

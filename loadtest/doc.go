@@ -69,14 +69,14 @@
 //	open       busy, lost, no connection: this attempt did not    same key again
 //	unknown    in progress, 500, 504, no answer: it may have      same key again
 //
-// The type of the problem decides, never the status alone: see Classify. A key is retried until it is
+// The type of the problem decides, never the status alone: see Flow.Classify. A key is retried until it is
 // decided or until Proof.Grace after the load is over. A key that stays undecided breaks liveness
 // (I-LIVE). Sold out is an answer, not an error.
 //
 // # Invariants
 //
 // Invariants are defined beside their queries. Those that the tables alone can show are in the lessons
-// (inventory/invariants.sql, transfer/invariants.sql, wallet/invariants.go). Those that compare the
+// (inventory/invariants.sql, transfer/invariants.sql, wallet/invariants.js). Those that compare the
 // tables with the replies to clients are in the flows. Those of every flow are in Invariants. The report
 // and `bin/prove --help` list all of them with their names.
 //

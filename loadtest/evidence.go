@@ -35,7 +35,7 @@ func (t *Trial) evidence(records []Record) map[string]int64 {
 			evidence[name] += n
 		}
 	}
-	maps.Copy(evidence, t.Witnessed)
+	maps.Copy(evidence, t.Monitored)
 	maps.Copy(evidence, t.pace)
 	return evidence
 }

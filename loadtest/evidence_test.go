@@ -49,7 +49,7 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T)
 
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}}, Replicas: &Replicas{counters: NewCounters(nil)}, Witnessed: map[string]int64{"lock_calls": 7},
+		Scenario: Scenario{Flow: &Flow{}}, Replicas: &Replicas{counters: NewCounters(nil)}, Monitored: map[string]int64{"lock_calls": 7},
 		Run: &Run{Retrier: &Retrier{History: NewHistory()}},
 	}
 	r.Replicas.counters.kept["lock_acquired"] = 7
@@ -61,7 +61,7 @@ func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r.events = []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}, {Seen: map[string]int64{"redis_kills": 1}}}
 	e := r.evidence([]Record{cut})
 	if e["redis_kills"] != 2 || e["lock_calls"] != 7 {
-		t.Errorf("the sum of all events, and what the witness saw: %v", e)
+		t.Errorf("the sum of all events, and what the monitor saw: %v", e)
 	}
 	if _, is := e["lock_acquired"]; is {
 		t.Error("what replicas count about themselves is evidence")
@@ -145,7 +145,7 @@ func TestUnlocked_AStrategyThatRequestsNoLocksIsFoundAlsoDuringAnOutage(t *testi
 		{"redis+row", away, 0, 1},
 		{"row", NoFault, 0, 0},
 	} {
-		r := &Trial{Scenario: flow.Safe(c.strategy, c.fault), loaded: len(records), Witnessed: map[string]int64{"lock_calls": c.asked}}
+		r := &Trial{Scenario: flow.Safe(c.strategy, c.fault), loaded: len(records), Monitored: map[string]int64{"lock_calls": c.asked}}
 		if found := r.unlocked(records); len(found) != c.found {
 			t.Errorf("%s under %s, asked for %d locks: %v", c.strategy, c.fault, c.asked, found)
 		}

@@ -44,6 +44,7 @@ type Flow struct {
 	Inconclusive func(Scenario, map[string]int64) []string
 
 	Refuses      map[Action][]string        // the problems with which a write that its client is allowed to make may be refused; nil: Audit checks it
+	Stored       []string                   // the refusals that the service stores with the key: they are final, and the same byte for byte when the key is sent again
 	Moments      map[Action]string          // the field of a success that has the time of its effect
 	Invariants   []invariant.Invariant      // beside those of every flow
 	Undisturbed  []string                   // those of Invariants that are judged only without a fault

@@ -56,7 +56,7 @@ func (r Report) Faults() (n int) {
 }
 
 // tried counts the scenarios with one expected verdict.
-type tried struct{ all, met, violated, void int }
+type tried struct{ all, met, violated, inconclusive int }
 
 func (r Report) expected(verdict Verdict) (o tried) {
 	for _, s := range r.Scenarios {
@@ -71,7 +71,7 @@ func (r Report) expected(verdict Verdict) (o tried) {
 		case Violated:
 			o.violated++
 		case Inconclusive:
-			o.void++
+			o.inconclusive++
 		}
 	}
 	return o
@@ -83,8 +83,8 @@ func (o tried) safe() string {
 	if o.violated > 0 {
 		found = append(found, fmt.Sprintf("violations in %d of %s", o.violated, counted(o.all, "safe one")))
 	}
-	if o.void > 0 {
-		found = append(found, fmt.Sprintf("%d of %s inconclusive", o.void, counted(o.all, "safe one")))
+	if o.inconclusive > 0 {
+		found = append(found, fmt.Sprintf("%d of %s inconclusive", o.inconclusive, counted(o.all, "safe one")))
 	}
 	if len(found) == 0 && o.all > 0 {
 		found = append(found, "no violation in "+counted(o.all, "safe one"))

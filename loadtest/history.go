@@ -21,6 +21,7 @@ type Attempt struct {
 	Outcome Outcome       `json:"outcome"`
 	Problem string        `json:"problem,omitempty"`
 	Sends   int           `json:"sends"` // requests written to a connection: at most 1, see Recorder
+	Stored  bool          `json:"-"`     // the service stores this refusal with the key
 	Body    []byte        `json:"-"`     // of the answer to a read: each answer shows the state of its own moment
 }
 
@@ -130,7 +131,7 @@ func (r *Record) learn(a Attempt, body []byte) {
 		if a.Outcome == OK {
 			r.Outcome, r.Body = OK, body
 		}
-	case stored(a) && !bytes.Equal(r.Body, body):
+	case (a.Outcome == OK || a.Stored) && !bytes.Equal(r.Body, body):
 		r.Diverged = true
 	}
 	if r.Outcome == OK {
@@ -143,17 +144,6 @@ func (r *Record) learn(a Attempt, body []byte) {
 // abandoned reports whether the client does not retry the key, although it is undecided: all its attempts
 // are known to have done nothing.
 func (r *Record) abandoned() bool { return r.GivesUp && r.Outcome == Open && len(r.Attempts) > 0 }
-
-// kept are the refusals that the service stores with the key.
-var kept = map[string]bool{
-	"out-of-stock": true, "already-cancelled": true,
-	"insufficient-funds": true, "expired": true, "already-settled": true,
-}
-
-// stored reports whether a later answer must be the same byte for byte.
-func stored(a Attempt) bool {
-	return a.Outcome == OK || kept[a.Problem]
-}
 
 // Record returns a copy of the record of a key; the zero Record if the key is not registered.
 func (h *History) Record(key string) Record {

@@ -106,7 +106,7 @@ func decidedRun(t *testing.T, problem func() string) *Run {
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, Classify)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
 	if err != nil {
 		t.Fatal(err)
 	}

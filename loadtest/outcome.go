@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -22,20 +23,13 @@ const (
 // Final reports whether the key is decided and need not be retried.
 func (o Outcome) Final() bool { return o == OK || o == Rejected }
 
-// outcomes maps each problem type to its outcome. A type that is not listed is Unknown, the conservative
-// choice: it costs one more attempt.
+// outcomes maps each problem type that no flow owns to its outcome; a flow's own refusals are in Flow.Stored.
+// A type that is not listed is Unknown, the conservative choice: it costs one more attempt.
 //
 // The status alone never decides. 409 is out-of-stock (final) or in-progress (a duplicate of the request
 // may be committing right now). 503 is busy (nothing was done) or outcome-unknown (a COMMIT was sent and
 // got no answer).
 var outcomes = map[string]Outcome{
-	// Stored with the key.
-	"out-of-stock":       Rejected,
-	"already-cancelled":  Rejected,
-	"insufficient-funds": Rejected,
-	"expired":            Rejected,
-	"already-settled":    Rejected,
-
 	// Refused before anything was read: the same bytes will be refused again.
 	"not-found":               Rejected,
 	"invalid-request":         Rejected,
@@ -61,9 +55,17 @@ var outcomes = map[string]Outcome{
 	"internal":        Unknown,
 }
 
-// Classify returns the outcome and the problem type of an answer. The type is empty for a success, and for
-// an answer without one.
-func Classify(status int, header http.Header, body []byte) (Outcome, string) {
+// Classify returns the outcome and the problem type of an answer of the flow's service. The type is empty
+// for a success, and for an answer without one.
+func (f *Flow) Classify(status int, header http.Header, body []byte) (Outcome, string) {
+	outcome, problem := classify(status, header, body)
+	if slices.Contains(f.Stored, problem) {
+		outcome = Rejected
+	}
+	return outcome, problem
+}
+
+func classify(status int, header http.Header, body []byte) (Outcome, string) {
 	if status >= 200 && status < 300 {
 		return OK, ""
 	}
@@ -94,7 +96,7 @@ var neverDone = map[int]bool{400: true, 401: true, 403: true, 404: true, 405: tr
 // only if the status can only mean that nothing happened; 409 is Unknown, since it may be a duplicate in
 // progress.
 func ClassifyByStatus(status int, header http.Header, body []byte) (Outcome, string) {
-	outcome, problem := Classify(status, header, body)
+	outcome, problem := classify(status, header, body)
 	said := cmp.Or(problem, http.StatusText(status))
 	switch _, known := outcomes[problem]; {
 	case outcome == OK || known:

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// lessons has the refusals of all three lessons.
+var lessons = &Flow{Stored: []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}}
+
 func problemBody(kind string, status int) (http.Header, []byte) {
 	header := http.Header{"Content-Type": {"application/problem+json; charset=utf-8"}}
 	return header, fmt.Appendf(nil, `{"type":"/problems/%s","title":"x","status":%d}`, kind, status)
@@ -40,21 +43,33 @@ func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
 		{409, "something-new", Unknown}, // an unknown type is not final
 	} {
 		header, body := problemBody(c.kind, c.status)
-		if got, kind := Classify(c.status, header, body); got != c.want || kind != c.kind {
+		if got, kind := lessons.Classify(c.status, header, body); got != c.want || kind != c.kind {
 			t.Errorf("%d %s: got %s %q, want %s", c.status, c.kind, got, kind, c.want)
 		}
+	}
+}
+
+// A new flow needs no change of the engine: its own refusals decide a key of its own service only.
+func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
+	header, body := problemBody("seat-taken", http.StatusConflict)
+	seats := &Flow{Stored: []string{"seat-taken"}}
+	if got, kind := seats.Classify(http.StatusConflict, header, body); got != Rejected || kind != "seat-taken" {
+		t.Errorf("a stored refusal of the flow: %s %q, want %s", got, kind, Rejected)
+	}
+	if got, _ := lessons.Classify(http.StatusConflict, header, body); got != Unknown {
+		t.Errorf("of another flow: %s, want %s", got, Unknown)
 	}
 }
 
 func TestClassify_AnswersWithoutAProblemAreOKOrUnknown(t *testing.T) {
 	plain := http.Header{"Content-Type": {"text/plain"}}
 	for status, want := range map[int]Outcome{200: OK, 201: OK, 404: Unknown, 409: Unknown, 502: Unknown, 503: Unknown} {
-		if got, _ := Classify(status, plain, []byte(`{"type":"/problems/out-of-stock"}`)); got != want {
+		if got, _ := lessons.Classify(status, plain, []byte(`{"type":"/problems/out-of-stock"}`)); got != want {
 			t.Errorf("%d: got %s, want %s", status, got, want)
 		}
 	}
 	header, _ := problemBody("busy", 503)
-	if got, _ := Classify(503, header, []byte(`{"type":`)); got != Unknown {
+	if got, _ := lessons.Classify(503, header, []byte(`{"type":`)); got != Unknown {
 		t.Errorf("a problem that cannot be read: got %s, want %s", got, Unknown)
 	}
 }
@@ -65,9 +80,9 @@ func TestClassifyByStatus_TrustsOnlyWhatCanMeanNothingElse(t *testing.T) {
 			t.Errorf("%d: got %s, want %s", status, got, want)
 		}
 	}
-	header, body := problemBody("out-of-stock", 409) // a type takes precedence
+	header, body := problemBody("idempotency-key-reused", 409) // a type takes precedence
 	if got, _ := ClassifyByStatus(http.StatusConflict, header, body); got != Rejected {
-		t.Errorf("409 out-of-stock: got %s, want %s", got, Rejected)
+		t.Errorf("409 idempotency-key-reused: got %s, want %s", got, Rejected)
 	}
 	header, body = problemBody("of-another-service", 409)
 	if got, problem := ClassifyByStatus(http.StatusConflict, header, body); got != Unknown || problem != "of-another-service" {

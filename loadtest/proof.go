@@ -40,8 +40,8 @@ type Proof struct {
 	// Leftovers lists the trial's locks that are still in the lock service when no process that could
 	// hold them is left. May be nil.
 	Leftovers func(context.Context, *Trial) ([]string, error)
-	// Witness starts to observe what the replicas do to a server; nil: nothing is observed.
-	Witness func(context.Context, *Trial) (Witness, error)
+	// Monitor starts to observe what the replicas do to a server; nil: nothing is observed.
+	Monitor func(context.Context, *Trial) (Monitor, error)
 	// Done gets each result before it goes into the report. May be nil.
 	Done func(*Result) error
 	// Say prints a line for each step of the proof; Tick gets the state of the load, twice a second.
@@ -49,9 +49,9 @@ type Proof struct {
 	Tick func(line string)
 }
 
-// Witness stops observing and returns the numbers. It is called when load and fault are over and the
+// Monitor stops observing and returns the numbers. It is called when load and fault are over and the
 // replicas still run.
-type Witness func(context.Context, []fault.Event) (map[string]int64, error)
+type Monitor func(context.Context, []fault.Event) (map[string]int64, error)
 
 // Run runs the scenarios one after the other. It returns an error if a scenario could not be run; the
 // report then holds the scenarios before it, and is not as expected. A proof that fails is not an error.
@@ -186,8 +186,8 @@ type Trial struct {
 	*Run     // of the plan, on the replicas
 	Samples  []Sample
 	Cells    []Cell // of the crash matrix, with their results
-	// Witnessed are the numbers of the Witness.
-	Witnessed map[string]int64
+	// Monitored are the numbers of the Monitor.
+	Monitored map[string]int64
 
 	proof     *Proof
 	duration  time.Duration // of the load
@@ -238,9 +238,10 @@ func (t *Trial) run(ctx context.Context) (Result, error) {
 
 // begin creates the run on the replicas.
 func (t *Trial) begin(ctx context.Context) error {
-	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), Classify)
+	flow := t.Scenario.Flow
+	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), flow.Classify, flow.Stored...)
 	if err == nil {
-		t.Run, run.followUp = run, t.Scenario.Flow.FollowUp
+		t.Run, run.followUp = run, flow.FollowUp
 	}
 	if err == nil && t.Scenario.Fault == CrashMatrix {
 		run.Bases = run.Bases[:t.Victim()]
@@ -272,9 +273,9 @@ func (t *Trial) retryFor() time.Duration {
 func (t *Trial) load(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	witness, err := t.witness(ctx)
+	monitor, err := t.monitor(ctx)
 	if err != nil {
-		return fmt.Errorf("witness: %w", err)
+		return fmt.Errorf("monitor: %w", err)
 	}
 	watched, injected := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -290,17 +291,17 @@ func (t *Trial) load(ctx context.Context) error {
 	err = <-injected
 	stop()
 	var unseen error
-	if t.Witnessed, unseen = witness(ctx, t.events); unseen != nil {
-		unseen = fmt.Errorf("witness: %w", unseen)
+	if t.Monitored, unseen = monitor(ctx, t.events); unseen != nil {
+		unseen = fmt.Errorf("monitor: %w", unseen)
 	}
 	return errors.Join(err, <-watched, unseen)
 }
 
-// witness opens the scenario's Witness, or one that observes nothing.
-func (t *Trial) witness(ctx context.Context) (Witness, error) {
-	if t.proof.Witness != nil {
-		if w, err := t.proof.Witness(ctx, t); w != nil || err != nil {
-			return w, err
+// monitor opens the scenario's Monitor, or one that observes nothing.
+func (t *Trial) monitor(ctx context.Context) (Monitor, error) {
+	if t.proof.Monitor != nil {
+		if m, err := t.proof.Monitor(ctx, t); m != nil || err != nil {
+			return m, err
 		}
 	}
 	return func(context.Context, []fault.Event) (map[string]int64, error) { return nil, nil }, nil

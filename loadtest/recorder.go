@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type Recorder struct {
 	Header    string         // name of the header with the key
 	Replicas  map[string]int // host:port → number
 	Classify  func(int, http.Header, []byte) (Outcome, string)
+	Stored    []string      // the refusals that the service stores with the key
 	Undecided func(*Record) // called once for each intent that has to be retried
 	Decided   func(Record)  // called once for each intent, with its first final answer; may be nil
 
@@ -75,6 +77,7 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err == nil:
 		attempt.Status = res.StatusCode
 		attempt.Outcome, attempt.Problem = r.Classify(res.StatusCode, res.Header, body)
+		attempt.Stored = attempt.Outcome == Rejected && slices.Contains(r.Stored, attempt.Problem)
 	case sent.connected.Load():
 		attempt.Outcome = Unknown // a part of the request may have arrived
 	default:

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -145,6 +146,22 @@ func TestRecorder_DifferentFinalAnswersToOneKeyDiverge(t *testing.T) {
 	}
 }
 
+func TestRecorder_OnlyAStoredRefusalMustBeTheSameByteForByte(t *testing.T) {
+	for kind, diverged := range map[string]bool{"out-of-stock": true, "forbidden": false} {
+		var left atomic.Int64
+		r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = fmt.Fprintf(w, `{"type":"/problems/%s","left":%d}`, kind, left.Add(1))
+		})
+		_ = r.send(t, r.bases[0], "k")
+		_ = r.again(t, r.bases[0], "k")
+		if got := r.record(t, "k"); got.Outcome != Rejected || got.Diverged != diverged {
+			t.Errorf("%s, twice with another body: %s, diverged %v; want %s, %v", kind, got.Outcome, got.Diverged, Rejected, diverged)
+		}
+	}
+}
+
 func created(id string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { testbed.Created(w, id) }
 }
@@ -163,7 +180,7 @@ func TestRecorder_IntentsThatShareAKeyHaveARecordEach(t *testing.T) {
 		got = append(got, req.Header.Get("Idempotency-Key")+" "+req.URL.Path)
 		created(order1)(w)
 	})
-	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Minute, Classify)
+	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Minute, lessons.Classify, lessons.Stored...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,9 @@ const (
 )
 
 // NewRun returns a Run that has sent nothing yet. Its undecided keys are retried for at most retryFor.
+// stored are the refusals that the service stores with the key: all further answers must be the same byte for byte.
 func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.Duration,
-	classify func(int, http.Header, []byte) (Outcome, string),
+	classify func(int, http.Header, []byte) (Outcome, string), stored ...string,
 ) (*Run, error) {
 	numbers := map[string]int{}
 	for n, base := range bases {
@@ -50,7 +51,7 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 		}
 		numbers[u.Host] = n
 	}
-	r := &Run{recorder: &Recorder{History: NewHistory(), Header: headers.Key, Replicas: numbers, Classify: classify}}
+	r := &Run{recorder: &Recorder{History: NewHistory(), Header: headers.Key, Replicas: numbers, Classify: classify, Stored: stored}}
 	r.retrying, r.end = context.WithTimeout(ctx, retryFor)
 	r.Retrier = NewRetrier(r.recorder.Client(maxConns, clientTimeout), bases, headers, r.recorder.History)
 	r.recorder.Undecided = func(record *Record) { r.Retry(r.retrying, record) }

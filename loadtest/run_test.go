@@ -32,7 +32,7 @@ func TestRun_FollowUpsAreRecordedAndRetriedUntilTheyAreDecided(t *testing.T) {
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, Classify)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestHeaders_EachClientSendsItsOwn(t *testing.T) {
 	}))
 	defer server.Close()
 	headers := headersOf([]Credentials{{Key: "a"}, {Key: "b"}})
-	run, err := NewRun(t.Context(), []string{server.URL}, headers, time.Second, Classify)
+	run, err := NewRun(t.Context(), []string{server.URL}, headers, time.Second, lessons.Classify, lessons.Stored...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestRun_LeavesNoConnectionOpenWhenItIsClosed(t *testing.T) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	run, err := NewRun(t.Context(), []string{server.URL}, oneClient, time.Minute, Classify)
+	run, err := NewRun(t.Context(), []string{server.URL}, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
 	if err != nil {
 		t.Fatal(err)
 	}

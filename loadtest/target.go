@@ -17,6 +17,7 @@ type Target struct {
 	Bases      []string // one for each replica, or that of a load balancer
 	Headers    Headers
 	Classify   func(int, http.Header, []byte) (Outcome, string)
+	Stored     []string // as in Flow
 	Plan       Plan
 	FollowUp   func(Record) []ScheduledRequest // what clients send after a success; may be nil
 	Load       Load
@@ -50,7 +51,7 @@ func (t *Target) flow() *Flow {
 // Run sends the load, retries undecided keys, sends some decided keys once more, and then audits. The
 // service keeps running, so a query sees what is committed at that time; every request has ended before.
 func (t *Target) Run(ctx context.Context) (Report, error) {
-	r, err := NewRun(ctx, t.Bases, t.Headers, t.Load.Duration+cmp.Or(t.Grace, grace), t.Classify)
+	r, err := NewRun(ctx, t.Bases, t.Headers, t.Load.Duration+cmp.Or(t.Grace, grace), t.Classify, t.Stored...)
 	if err != nil {
 		return Report{}, err
 	}

@@ -34,29 +34,12 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			px, through := newProxy(t, b.URL)
-			held, delivered := make(chan struct{}), make(chan struct{})
-			letGo := make(chan struct{})
-			deliver := sync.OnceFunc(func() { close(letGo) })
-			t.Cleanup(deliver) // runs before the cleanup of the proxy, which waits for its connections
+			late := newPacket(t)
 			arm := func(context.Context) {
-				px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
-					request = bytes.Clone(request)
-					close(held)
-					<-letGo
-					if strategy != "etcd-fenced" {
-						px.Refuse() // otherwise the request is retried before its packet is delivered
-					}
-					var answered sync.Once
-					px.OnReply(func(_ []byte, _, from net.Conn) bool { // only its own reply: a retry has another connection
-						if from == server {
-							answered.Do(func() { close(delivered) })
-						}
-						return from != server
-					})
-					_, _ = server.Write(request)
-					client.Close()
-					return false
-				}))
+				if strategy != "etcd-fenced" {
+					late.beforeDelivery = px.Refuse // otherwise the request is retried before its packet is delivered
+				}
+				late.holdNext(px)
 			}
 			cfg := b.replica()
 			settings, err := pgtx.PoolConfig(through)
@@ -75,13 +58,13 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			}
 			slow, _ := b.another(cfg)
 			old := locktest.Beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
-			await(t, "the packet is held", held)
+			await(t, "the packet is held", late.held)
 			b.steal(t)
 			b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(20)))
-			deliver()
-			await(t, "the packet is answered", delivered)
-			if late := <-old; !errors.Is(late.Err, c.err) {
-				t.Errorf("%s, %v, want %v", late.Reply.Body, late.Err, c.err)
+			late.deliver()
+			await(t, "the packet is answered", late.answered)
+			if got := <-old; !errors.Is(got.Err, c.err) {
+				t.Errorf("%s, %v, want %v", got.Reply.Body, got.Err, c.err)
 			}
 			if strategy == "etcd-unfenced" {
 				b.mustBreak()
@@ -91,6 +74,42 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			b.mustHave(p.a, c.balance, 0)
 		})
 	}
+}
+
+// packet is a request that a proxy holds until deliver, and delivers after its sender has gone.
+type packet struct {
+	held, released, answered chan struct{}
+	deliver                  func()
+	beforeDelivery           func() // may be nil
+}
+
+func newPacket(t *testing.T) *packet {
+	p := &packet{held: make(chan struct{}), released: make(chan struct{}), answered: make(chan struct{})}
+	p.deliver = sync.OnceFunc(func() { close(p.released) })
+	t.Cleanup(p.deliver) // runs before the cleanup of the proxy, which waits for its connections
+	return p
+}
+
+// holdNext holds the next request through px.
+func (p *packet) holdNext(px *locktest.Proxy) {
+	px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
+		request = bytes.Clone(request)
+		close(p.held)
+		<-p.released
+		if p.beforeDelivery != nil {
+			p.beforeDelivery()
+		}
+		var answered sync.Once
+		px.OnReply(func(_ []byte, _, from net.Conn) bool { // only its own reply: a retry has another connection
+			if from == server {
+				answered.Do(func() { close(p.answered) })
+			}
+			return from != server
+		})
+		_, _ = server.Write(request)
+		client.Close()
+		return false
+	}))
 }
 
 // encodeThen returns an Encode that calls do once, just before the last round trip, which has COMMIT.

@@ -33,6 +33,6 @@ const (
 	Ambiguous    EventKind = "ambiguous"     // a commit whose result is unknown after the driver's own retries
 	Resolved     EventKind = "resolved"      // a request with such a commit got its reply by running again with the same key
 	GuardTripped EventKind = "guard_tripped" // the schema refused a balance: the last guard
-	QueueFull    EventKind = "line_full"     // a request was refused, because too many wait for the wallet
+	QueueFull    EventKind = "queue_full"    // a request was refused, because too many wait for the wallet
 	Unavailable  EventKind = "unavailable"   // the bonus service did not answer
 )

@@ -1,45 +1,18 @@
 package main
 
 import (
-	"net"
 	"strings"
 	"testing"
 
-	"shop/wallet/bonus"
+	"shop/wallet/bonus/bonustest"
 )
-
-// newBonusService starts a bonus service.
-func newBonusService(t *testing.T) *bonus.Service {
-	t.Helper()
-	service, err := bonus.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := service.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return service
-}
-
-// silent returns the address of a server that accepts connections and sends nothing.
-func silent(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	return listener.Addr().String()
-}
 
 // Without a reply of the bonus service nothing is credited, and the key is still open.
 func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
-	id, service := wallets(t, url)["alice"], newBonusService(t)
-	broken := map[string]string{"silent": "http://" + silent(t), "gone": "http://127.0.0.1:1", "another service": service.URL() + "/v2"}
+	id, service := wallets(t, url)["alice"], bonustest.Serve(t)
+	broken := map[string]string{"silent": bonustest.Silent(t), "gone": "http://127.0.0.1:1", "another service": service.URL() + "/v2"}
 	for name, at := range broken {
 		p := startWalletReplica(t, url, keys["alice"], id, "--bonus-url", at).open()
 		if status, body := p.credit("k"); status != 503 || !strings.Contains(body, "/problems/busy") { // 504 would mean that the request timed out

@@ -12,6 +12,7 @@ import (
 
 	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
+	"shop/wallet/bonus/bonustest"
 )
 
 // wantWithoutMongo checks that requests for wallets are busy without a wait.
@@ -145,7 +146,7 @@ func TestServe_WithoutAMongoURLThereAreNoWallets(t *testing.T) {
 func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
-	id, service := wallets(t, url)["alice"], newBonusService(t)
+	id, service := wallets(t, url)["alice"], bonustest.Serve(t)
 	var replicas []walletReplica
 	for range 3 {
 		replicas = append(replicas, startWalletReplica(t, url, keys["alice"], id, "--bonus-url", service.URL()).open())

@@ -115,7 +115,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *server {
 		"--web.listen-address="+address, "--log.level=warn")
 	p := &server{t, "http://" + address}
 	locktest.Eventually(t, "Prometheus is ready", func() bool {
-		res, err := http.Get(p.url + "/-/ready")
+		res, err := client.Get(p.url + "/-/ready")
 		if err != nil {
 			return false
 		}
@@ -124,6 +124,9 @@ func startPrometheus(t *testing.T, targets map[string]string) *server {
 	})
 	return p
 }
+
+// client fails a request to a server that accepts it and does not answer: the test must not hang.
+var client = &http.Client{Timeout: 30 * time.Second}
 
 // freeAddress returns an address whose port was free a moment ago: Prometheus does not tell which
 // port it got.
@@ -140,7 +143,7 @@ func freeAddress(t *testing.T) string {
 // get reads the data of an answer of the HTTP API.
 func (p *server) get(path string, query url.Values, data any) {
 	p.t.Helper()
-	res, err := http.Get(p.url + "/api/v1/" + path + "?" + query.Encode())
+	res, err := client.Get(p.url + "/api/v1/" + path + "?" + query.Encode())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func (s *shop) send(path, key, body string) int {
 		return 0
 	}
 	req.Header = http.Header{"Authorization": {"Bearer " + s.key}, "Content-Type": {"application/json"}, "Idempotency-Key": {key}}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return 0
 	}

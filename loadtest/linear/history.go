@@ -136,9 +136,9 @@ func (o *Operation) End() int64 {
 	return o.Return
 }
 
-// Told fills answer, a pointer to a struct, with the answer to the client, or with the stored one if the
+// ReadAnswer fills answer, a pointer to a struct, with the answer to the client, or with the stored one if the
 // client got none. It reports whether that succeeded.
-func (o *Operation) Told(answer any) bool {
+func (o *Operation) ReadAnswer(answer any) bool {
 	text := o.Answer
 	if o.Outcome != OK && o.Outcome != Rejected {
 		text = o.Stored

@@ -21,7 +21,7 @@
 //	slipped    nothing is broken: the verdict is safe, or the run is inconclusive
 //	failed     the diff does not apply, the program does not build, or prove cannot run
 //
-// Any outcome but "caught" fails the gate. With --unchanged the unmodified shop runs first, in
+// Any outcome but "caught" fails the run. With --unchanged the unmodified shop runs first, in
 // each scenario that a mutant names: unless it is safe, the scenario would catch any mutant.
 //
 //	make mutants                          all of them

@@ -30,7 +30,7 @@ const (
 	built word = "built" // with --build
 )
 
-// good reports whether the gate passes.
+// good reports whether the outcome lets the run pass.
 func (w word) good() bool { return w == caught || w == safe || w == built }
 
 // judgement is an outcome with its reason.

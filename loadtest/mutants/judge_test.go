@@ -31,7 +31,7 @@ func TestJudge_OnlyTheNamedInvariantCatches(t *testing.T) {
 			t.Errorf("%s: %+v, want %s with %q", c.report, j, c.word, c.text)
 		}
 		if want := c.word == caught; m.judge(found).word.good() != want {
-			t.Errorf("%s: the gate lets it pass: %v", c.report, !want)
+			t.Errorf("%s: the run passes: %v", c.report, !want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ invariant that its mutant names.
 
 Exit status: 0 all are caught, 1 at least one is not, 2 wrong usage or could not run.`
 
-// app holds the settings of the gate; --help is their documentation.
+// app holds the settings of a suite; --help is their documentation.
 type app struct {
 	Only      []string `placeholder:"NAME" help:"Run only these mutants, as --list names them; a folder stands for all mutants in it."`
 	Tenth     string   `placeholder:"DATE" help:"Run only a tenth of the mutants, a different tenth each day: a date such as 2006-01-02, or today."`
@@ -73,12 +73,12 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 		list(out, chosen)
 		return allCaught, nil
 	}
-	g, err := c.newGate(out)
+	s, err := c.newSuite(out)
 	if err != nil {
 		return couldNotRun, err
 	}
-	defer g.close()
-	return g.run(ctx, chosen)
+	defer s.close()
+	return s.run(ctx, chosen)
 }
 
 // choose reads the mutants, and keeps those that the flags select.

@@ -98,7 +98,7 @@ type lesson struct {
 	replica func(*loadtest.Trial, *loadtest.Program) error
 	fault   func(*loadtest.Trial) (fault.Fault, error) // the faults that fault does not handle
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
-	witness func(context.Context, *loadtest.Trial) (loadtest.Witness, error) // of its lock service; nil: it has none
+	monitor func(context.Context, *loadtest.Trial) (loadtest.Monitor, error) // of its lock service; nil: it has none
 	parts   func(context.Context, *loadtest.Trial) ([]nemesis.Part, error)   // the faults of its stores, for a nemesis
 
 	caughtInCalms bool // its controls are caught between the faults of a nemesis, not by them
@@ -108,8 +108,8 @@ type lesson struct {
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
-		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisWitness, e.inventoryParts, false},
-		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdWitness, e.transferParts, false},
+		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisMonitor, e.inventoryParts, false},
+		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdMonitor, e.transferParts, false},
 		// A fault excuses repeated requests to the bonus service, which is what controls of wallets are caught by.
 		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil, e.walletParts, true},
 	}
@@ -335,13 +335,13 @@ func (e *environment) prepare(ctx context.Context, t *loadtest.Trial) ([]loadtes
 	return e.of(t).prepare(ctx, pool, t)
 }
 
-// witness observes the lock service of a strategy that takes locks.
-func (e *environment) witness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
+// monitor observes the lock service of a strategy that takes locks.
+func (e *environment) monitor(ctx context.Context, t *loadtest.Trial) (loadtest.Monitor, error) {
 	l := e.of(t)
-	if l.witness == nil || !l.Locked(t.Scenario.Strategy) {
+	if l.monitor == nil || !l.Locked(t.Scenario.Strategy) {
 		return nil, nil
 	}
-	return l.witness(ctx, t)
+	return l.monitor(ctx, t)
 }
 
 // over returns when the last event ended.

@@ -59,7 +59,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 }
 
 // failoverTTL is the TTL of locks under redis-failover. A third of it, after which a lease is renewed, is
-// longer than a failover: else the paused replica would hear at once that its lease is lost.
+// longer than a failover: else the paused replica would learn at once that its lease is lost.
 const failoverTTL = 18 * time.Second
 
 // unhurried returns the URL of a database that does not end the transactions of paused replicas: else a replica
@@ -112,8 +112,8 @@ func (e *environment) redisAt(url string) (*redis.Client, error) {
 	return client, nil
 }
 
-// redisWitness counts the requests to Redis for locks.
-func (e *environment) redisWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
+// redisMonitor counts the requests to Redis for locks.
+func (e *environment) redisMonitor(ctx context.Context, t *loadtest.Trial) (loadtest.Monitor, error) {
 	calls, err := e.countCalls(ctx, t)
 	if err != nil {
 		return nil, err

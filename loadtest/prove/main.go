@@ -80,8 +80,8 @@ const (
 // Validate rejects settings that cannot work, or that do not work together.
 func (c *app) Validate() error {
 	switch {
-	case c.Rate < 0 || c.Replicas < 1 || c.Duration < 0:
-		return errors.New("--rate and --replicas must be at least 1, --duration and --grace above 0")
+	case c.Rate < 0 || c.Duration < 0 || c.Grace < 0: // 0: not given, the default
+		return errors.New("--rate must be at least 1, --duration and --grace above 0")
 	case c.Replicas < 2:
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
 	case c.Target == "" && (c.Requests != "" || c.AuditSQL != ""):
@@ -248,7 +248,7 @@ func (c *app) prove(ctx context.Context, progress *progress) (loadtest.Report, e
 		Program:   env.replica,
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
-		Witness:   env.witness,
+		Monitor:   env.monitor,
 		Done:      c.keepFailed(progress),
 		Say:       progress.say,
 		Tick:      progress.tick,

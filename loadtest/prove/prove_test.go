@@ -117,6 +117,8 @@ func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
 		{"no such scenario", nil, []string{"--strategy", "hope"}, "inventory/redis+row/crash"},
 		{"no program", nil, []string{"--shop", "/nowhere/shop"}, "go build -o bin/ ./cmd/shop"},
 		{"one replica", nil, []string{"--replicas", "1"}, "at least 2"},
+		{"no replica", nil, []string{"--replicas", "0"}, "at least 2"},
+		{"a grace below 0", nil, []string{"--grace=-1s"}, "--grace above 0"},
 		{"not a quick one", nil, []string{"--quick", "--strategy", "constant-lock"}, "not part of --quick"},
 		{"a target with a strategy", nil, []string{"--target", "main.go", "--strategy", "row"}, "--target has none"},
 		{"a target with --quick", nil, []string{"--target", "main.go", "--quick"}, "--target has none"},

@@ -143,8 +143,8 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// etcdWitness watches the keys with which replicas queue for locks.
-func (e *environment) etcdWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
+// etcdMonitor watches the keys with which replicas queue for locks.
+func (e *environment) etcdMonitor(ctx context.Context, t *loadtest.Trial) (loadtest.Monitor, error) {
 	client, err := e.etcd(t.Scenario)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,8 @@ func sent(t *testing.T, user string) vegeta.Results {
 	for i := range bases {
 		bases[i] = strings.Replace(bases[i], "://", "://"+user, 1)
 	}
-	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, loadtest.Classify)
+	flow := &loadtest.Flow{Stored: []string{"out-of-stock"}}
+	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, flow.Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

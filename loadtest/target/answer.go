@@ -21,9 +21,19 @@ import (
 type Answers struct {
 	Field    string   // a field of the JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
 	OK       []string // it happened
-	Rejected []string // it did not happen, and never will under this key
+	Rejected []string // it did not happen, and never will under this key; if listed with a value, every further answer is the same byte for byte
 	Open     []string // this attempt did nothing: the key is retried
 	Unknown  []string // it may have happened: the key is retried
+}
+
+// stored returns the values of the listed refusals.
+func (a Answers) stored() (values []string) {
+	for _, entry := range a.Rejected {
+		if _, value, found := strings.Cut(strings.TrimSpace(entry), " "); found {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return values
 }
 
 // rules are the listed answers.

@@ -50,7 +50,7 @@ func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 	}
 	v := &review{file: f, supply: supply}
 	t := loadtest.Target{
-		Name: f.Name, Bases: f.Services, Headers: f.headers(), Classify: f.classify, Plan: drawn, FollowUp: p.followUp,
+		Name: f.Name, Bases: f.Services, Headers: f.headers(), Classify: f.classify, Stored: f.Answers.stored(), Plan: drawn, FollowUp: p.followUp,
 		Load: load, Grace: f.Decide, Undecided: f.limits.undecided, Invariants: f.invariants(),
 		Audit: func(ctx context.Context, records []loadtest.Record) (loadtest.Audited, error) {
 			return f.judge(ctx, conn, v, records)

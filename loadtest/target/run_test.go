@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -31,6 +32,7 @@ type seller struct {
 	few      bool // each address sells one unit, and refuses the rest
 	sold     map[string]bool
 	forgets  bool // it ignores the key
+	fresh    bool // it stores no refusal, and shows the time in it
 	open     bool // any client may do what only an administrator may
 	status   int  // of each answer; 0: the right one
 }
@@ -56,7 +58,10 @@ func (s *seller) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	answer, known := s.answers[key]
 	if !known || s.forgets {
 		answer = s.sell(req)
-		s.answers[key] = answer
+		if s.answers[key] = answer; s.fresh && strings.Contains(answer, "sold-out") {
+			delete(s.answers, key)
+			answer = fmt.Sprintf(`{"error": "sold-out", "at": %d}`, time.Now().UnixNano())
+		}
 	}
 	if strings.Contains(answer, "sold-out") {
 		w.WriteHeader(http.StatusConflict)
@@ -124,6 +129,7 @@ func TestRun_ARightServicePassesAndAWrongOneFailsByName(t *testing.T) {
 		{"it oversells", &seller{oversell: true}, loadtest.Violated, "I-SUPPLY", ""},
 		{"each address sells one and refuses the rest", &seller{few: true}, loadtest.Violated, "I-SOLD", ""},
 		{"it does not know the key", &seller{forgets: true}, loadtest.Violated, "I-ONCE", "Set idempotency_header"},
+		{"it does not store a refusal", &seller{fresh: true}, loadtest.Violated, "I-ONCE", ""},
 		{"any client is an administrator", &seller{open: true}, loadtest.Violated, "I-DENY", ""},
 		{"it answers 500", &seller{status: 500}, loadtest.Violated, "I-LIMIT", "the log of the service may say why"},
 		{"it refuses everything", &seller{status: 401}, loadtest.Violated, "I-DENY", "are the headers of the clients right"},

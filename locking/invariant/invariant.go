@@ -64,8 +64,8 @@ type Check struct {
 	Query     string // returns one text column, or _id
 }
 
-// Parse parses a file of SQL queries, each of which ends with a semicolon at the end of a
-// line. Comments before a query describe it:
+// Parse parses a file of queries, each of which ends with a semicolon at the end of a line.
+// Comments before a query describe it, with -- in SQL and // in a script of mongosh:
 //
 //	-- invariant: S1 stock-balance: the stock is what was put there minus what was bought
 //	-- name: S1 lines
@@ -79,10 +79,14 @@ func Parse(text string) (s Set) {
 	number := false
 	for line := range strings.Lines(text + "\n") {
 		line = strings.TrimRight(line, " \t\n")
-		what, value, _ := strings.Cut(strings.TrimPrefix(line, "--"), ":")
+		comment, isComment := strings.CutPrefix(line, "--")
+		if !isComment {
+			comment, isComment = strings.CutPrefix(line, "//")
+		}
+		what, value, _ := strings.Cut(comment, ":")
 		value = strings.TrimSpace(value)
 		switch what = strings.TrimSpace(what); {
-		case !strings.HasPrefix(line, "--"):
+		case !isComment:
 			if check.Query += line + "\n"; !strings.HasSuffix(line, ";") {
 				continue
 			}

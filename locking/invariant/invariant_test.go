@@ -39,6 +39,13 @@ func TestParse_NamesQueriesAndAssignsThemToTheirInvariant(t *testing.T) {
 	}
 }
 
+func TestParse_ReadsAScriptOfMongoshToo(t *testing.T) {
+	want := []Check{{Name: "M1", Invariant: "M1", Means: "wallet", Query: "db.wallets.aggregate([\n])"}}
+	if diff := cmp.Diff(want, Parse("// name: M1\n// finds: wallet\ndb.wallets.aggregate([\n]);\n").Checks); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestFind_ReturnsTheNameOrElseTheCode(t *testing.T) {
 	list := Parse(file).Invariants
 	for code, want := range map[string]string{"S1": "stock-balance (S1)", "I-ONCE": "once-per-key (I-ONCE)", "none lost": "none lost"} {

@@ -17,43 +17,38 @@ import (
 	"shop/locking/mongolock"
 )
 
-// operation is the answer to a key, stored in the transaction of its effect.
-type operation struct {
+type operation struct { // the answer to a key, stored in the transaction of its effect
 	Key             string `bson:"_id"`
 	Wallet          string
 	Amount, Balance int64
 }
 
-// credit adds an amount, and the bonus that an outside service gives for it, once for each key: the lock comes first,
-// and the key is stored with the effect. The service applies a key once. After any error, send the same key again.
+// credit adds an amount and the bonus of an outside service, once for each key. After any error, send the same key again.
 func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Context, operation) (int64, error), want operation) (operation, error) {
 	session, err := db.Client().StartSession()
 	if err != nil {
 		return operation{}, err
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
-	wallets, operations := db.Collection("wallets"), db.Collection("operations")
 	done, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-		var w struct{ Balance int64 }
-		if err := mongolock.ForUpdate(ctx, wallets, want.Wallet, &w); err != nil { // lock and read
+		op, w := operation{}, struct{ Balance int64 }{}
+		if err := mongolock.ForUpdate(ctx, db.Collection("wallets"), want.Wallet, &w); err != nil { // lock and read
 			return nil, err
 		}
-		var op operation
-		switch err := operations.FindOne(ctx, bson.M{"_id": want.Key}).Decode(&op); { // replay
+		switch err := db.Collection("operations").FindOne(ctx, bson.M{"_id": want.Key}).Decode(&op); { // replay
 		case err == nil && (op.Wallet != want.Wallet || op.Amount != want.Amount):
 			return nil, errors.New("the key belongs to another request")
 		case !errors.Is(err, mongo.ErrNoDocuments):
 			return op, err
 		}
-		bonus, err := bonusOf(ctx, want) // call
+		bonus, err := bonusOf(ctx, want) // call: the service applies a key once
 		if err != nil {
 			return nil, err
 		}
 		op = operation{want.Key, want.Wallet, want.Amount, w.Balance + want.Amount + bonus}
-		if _, err := wallets.UpdateByID(ctx, want.Wallet, bson.M{"$set": bson.M{"balance": op.Balance}}); err != nil { // write
-			return nil, err
+		if _, err = db.Collection("wallets").UpdateByID(ctx, want.Wallet, bson.M{"$set": bson.M{"balance": op.Balance}}); err == nil { // write
+			_, err = db.Collection("operations").InsertOne(ctx, op)
 		}
-		_, err = operations.InsertOne(ctx, op)
 		return op, err
 	}, options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority()))
 	op, _ := done.(operation) // none, if there is an error

@@ -17,22 +17,8 @@ import (
 	"shop/locking/idempotency"
 	"shop/wallet"
 	"shop/wallet/bonus"
+	"shop/wallet/bonus/bonustest"
 )
-
-// newBonusService starts a bonus service.
-func newBonusService(t *testing.T) *bonus.Service {
-	t.Helper()
-	service, err := bonus.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := service.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return service
-}
 
 func newClient(t *testing.T, url string) *bonus.Client {
 	t.Helper()
@@ -46,7 +32,7 @@ func question() wallet.BonusRequest {
 }
 
 func TestBonus_SendsTheWholeRequestAndGetsTheSameAgain(t *testing.T) {
-	service := newBonusService(t)
+	service := bonustest.Serve(t)
 	client := newClient(t, service.URL())
 	a := question()
 	first, err := client.Call(t.Context(), a)
@@ -65,7 +51,7 @@ func TestBonus_SendsTheWholeRequestAndGetsTheSameAgain(t *testing.T) {
 }
 
 func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsErrKeyReused(t *testing.T) {
-	service := newBonusService(t)
+	service := bonustest.Serve(t)
 	client := newClient(t, service.URL())
 	a := question()
 	first, err := client.Call(t.Context(), a)
@@ -145,18 +131,7 @@ func TestBonus_AnythingElseIsAnError(t *testing.T) {
 func TestBonus_WaitsNoLongerThanItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := newClient(t, "http://"+silent(t)).Call(ctx, question()); err == nil || ctx.Err() == nil {
+	if _, err := newClient(t, bonustest.Silent(t)).Call(ctx, question()); err == nil || ctx.Err() == nil {
 		t.Errorf("%v", err)
 	}
-}
-
-// silent returns the address of a server that accepts connections and sends nothing.
-func silent(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	return listener.Addr().String()
 }

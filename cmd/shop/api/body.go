@@ -43,7 +43,7 @@ func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 		op, r := operationOf(c), c.Request()
 		if !op.body {
 			if r.ContentLength != 0 {
-				return explain(errMalformed, "This route takes no body.")
+				return withDetail(errMalformed, "This route takes no body.")
 			}
 			return next(c)
 		}
@@ -63,7 +63,7 @@ func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) read(c echo.Context) ([]byte, error) {
 	r, limit := c.Request(), s.cfg.Limits.Body
 	if r.ContentLength > limit {
-		return nil, explain(errTooLarge, "A body has at most %d bytes.", limit)
+		return nil, withDetail(errTooLarge, "A body has at most %d bytes.", limit)
 	}
 	deadline, _ := r.Context().Deadline()
 	conn := http.NewResponseController(c.Response())
@@ -75,9 +75,9 @@ func (s *Server) read(c echo.Context) ([]byte, error) {
 	case err == nil:
 		return data, nil
 	case tooLarge:
-		return nil, explain(errTooLarge, "A body has at most %d bytes.", limit)
+		return nil, withDetail(errTooLarge, "A body has at most %d bytes.", limit)
 	case !errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, explain(errMalformed, "The body ended early.")
+		return nil, withDetail(errMalformed, "The body ended early.")
 	case closing:
 		return nil, fmt.Errorf("%w: the server is closing: %w", errAway, err)
 	default:

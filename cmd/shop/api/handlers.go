@@ -56,11 +56,11 @@ func strategyOf(wanted *string, lab []string) (string, error) {
 		return "", nil
 	}
 	if lab == nil {
-		return "", explain(errMalformed, "?strategy is allowed in the lab only (shop serve --lab).")
+		return "", withDetail(errMalformed, "?strategy is allowed in the lab only (shop serve --lab).")
 	}
 	name := strategyName(*wanted)
 	if !slices.Contains(lab, name) {
-		return "", explain(errMalformed, "This server cannot use that strategy. There are: %s.", strings.Join(lab, ", "))
+		return "", withDetail(errMalformed, "This server cannot use that strategy. There are: %s.", strings.Join(lab, ", "))
 	}
 	return name, nil
 }

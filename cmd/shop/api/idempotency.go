@@ -28,7 +28,7 @@ func parseKey(header string) (string, error) {
 	}
 	key, err := idempotency.ParseKey(header)
 	if err != nil {
-		return "", explain(errMalformed, "%s: 1 to %d printable ASCII characters, bare or as a quoted string (RFC 8941).", headerKey, idempotency.KeyBytesMax)
+		return "", withDetail(errMalformed, "%s: 1 to %d printable ASCII characters, bare or as a quoted string (RFC 8941).", headerKey, idempotency.KeyBytesMax)
 	}
 	return key, nil
 }

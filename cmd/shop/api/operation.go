@@ -107,7 +107,7 @@ func pathParams(c echo.Context) (map[string]string, error) {
 		if c.Request().URL.RawPath != "" {
 			var err error
 			if value, err = url.PathUnescape(value); err != nil {
-				return nil, explain(errMalformed, "The path is not properly escaped.")
+				return nil, withDetail(errMalformed, "The path is not properly escaped.")
 			}
 		}
 		params[name] = value

@@ -61,7 +61,7 @@ func linesOf(in []LineRequest) ([]inventory.Line, error) {
 	lines, seen := make([]inventory.Line, 0, len(in)), make(map[string]bool, len(in))
 	for _, l := range in {
 		if seen[l.Sku] {
-			return nil, explain(errInvalid, "The sku %q occurs twice; add up the quantities.", l.Sku)
+			return nil, withDetail(errInvalid, "The sku %q occurs twice; add up the quantities.", l.Sku)
 		}
 		seen[l.Sku] = true
 		lines = append(lines, inventory.Line{SKU: l.Sku, Quantity: l.Quantity})

@@ -20,19 +20,19 @@ const (
 // retryAfter is the value of Retry-After, in seconds.
 const retryAfter = "1"
 
-// explained is an error with a text for the client. Only these texts, the table's, and
+// detailed is an error with a text for the client. Only these texts, the table's, and
 // fields of known errors leave the process; err.Error() never does.
-type explained struct {
+type detailed struct {
 	err     error
 	detail  string
 	pointer string
 }
 
-func (e *explained) Error() string { return e.err.Error() + ": " + e.detail }
-func (e *explained) Unwrap() error { return e.err }
+func (e *detailed) Error() string { return e.err.Error() + ": " + e.detail }
+func (e *detailed) Unwrap() error { return e.err }
 
-func explain(err error, format string, args ...any) error {
-	return &explained{err: err, detail: fmt.Sprintf(format, args...)}
+func withDetail(err error, format string, args ...any) error {
+	return &detailed{err: err, detail: fmt.Sprintf(format, args...)}
 }
 
 // problemOf describes an error to the client: type and status from the table, and the
@@ -40,7 +40,7 @@ func explain(err error, format string, args ...any) error {
 func problemOf(err error) Problem {
 	k := kindOf(err)
 	p := Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: k.detail}
-	if e, ok := errors.AsType[*explained](err); ok {
+	if e, ok := errors.AsType[*detailed](err); ok {
 		p.Detail, p.Pointer = e.detail, e.pointer
 	}
 	if e, ok := errors.AsType[*inventory.UnknownSKUError](err); ok && k.typ == TypeNotFound {

@@ -14,7 +14,7 @@ import (
 	"shop/wallet"
 )
 
-// Errors of this package. explain adds the text for the client.
+// Errors of this package. withDetail adds the text for the client.
 var (
 	errMalformed    = errors.New("api: malformed request")
 	errInvalid      = errors.New("api: invalid request")

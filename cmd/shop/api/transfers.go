@@ -117,5 +117,5 @@ func moveOf(r TransferRequest) (move transfer.Move, expiresIn time.Duration, err
 
 // invalidAt is errInvalid with a JSON pointer into the body.
 func invalidAt(pointer, detail string) error {
-	return &explained{err: errInvalid, detail: detail, pointer: pointer}
+	return &detailed{err: errInvalid, detail: detail, pointer: pointer}
 }

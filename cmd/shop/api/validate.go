@@ -19,17 +19,17 @@ import (
 func checkJSON(h http.Header, data []byte) error {
 	mediaType, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if len(data) == 0 {
-		return explain(errMalformed, "There is no body.")
+		return withDetail(errMalformed, "There is no body.")
 	}
 	charset := params["charset"]
 	if err != nil || len(h.Values("Content-Type")) > 1 || mediaType != typeJSON || h.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return errMediaType
 	}
 	if !json.Valid(data) {
-		return explain(errMalformed, "The body is not JSON.")
+		return withDetail(errMalformed, "The body is not JSON.")
 	}
 	if name, twice := memberTwice(json.NewDecoder(bytes.NewReader(data))); twice {
-		return explain(errMalformed, "The member %.64q occurs twice in one object.", name)
+		return withDetail(errMalformed, "The member %.64q occurs twice in one object.", name)
 	}
 	return nil
 }
@@ -64,11 +64,11 @@ func validate(next echo.HandlerFunc) echo.HandlerFunc {
 		op, r := operationOf(c), c.Request()
 		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query drops malformed pairs
 		if err != nil {
-			return explain(errMalformed, "The query is not properly escaped.")
+			return withDetail(errMalformed, "The query is not properly escaped.")
 		}
 		for name, values := range query {
 			if !op.query[name] || len(values) > 1 {
-				return explain(errMalformed, "The query has an unknown parameter, or a parameter twice.")
+				return withDetail(errMalformed, "The query has an unknown parameter, or a parameter twice.")
 			}
 			if name == queryStrategy {
 				values[0] = strategyName(values[0])
@@ -107,12 +107,12 @@ func refuse(err error) error {
 	}
 	switch {
 	case at.Parameter != nil:
-		return explain(errMalformed, "The parameter %s: %s.", at.Parameter.Name, reason)
+		return withDetail(errMalformed, "The parameter %s: %s.", at.Parameter.Name, reason)
 	case isSchema:
 		pointer := "/" + strings.Join(schema.JSONPointer(), "/")
-		return &explained{err: errInvalid, detail: "The body: " + reason + ".", pointer: pointer}
+		return &detailed{err: errInvalid, detail: "The body: " + reason + ".", pointer: pointer}
 	default:
-		return explain(errMalformed, "The body %s.", reason)
+		return withDetail(errMalformed, "The body %s.", reason)
 	}
 }
 

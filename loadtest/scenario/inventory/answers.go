@@ -18,17 +18,17 @@ var BodyChecks = []invariant.Check{
 		Name: "I-BODY orders", Invariant: "I-BODY",
 		Means: "answer with an order that differs from the table or from the plan's prices",
 		Query: `
-SELECT told.name
-FROM proof_told told
-LEFT JOIN orders o ON o.id = told.order_id AND o.client_id = told.client_id
+SELECT summary.name
+FROM proof_summaries summary
+LEFT JOIN orders o ON o.id = summary.order_id AND o.client_id = summary.client_id
 LEFT JOIN LATERAL (SELECT jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity, 'unit_price', p.price) ORDER BY l.sku) AS lines,
                           sum(l.quantity * p.price) AS total, min(p.currency) AS currency
                    FROM order_lines l
                    LEFT JOIN proof_opening p ON p.sku = l.sku
                    WHERE l.order_id = o.id) want ON true
-LEFT JOIN LATERAL (SELECT CASE told.action WHEN 'buy' THEN 'confirmed' WHEN 'cancel' THEN 'cancelled' ELSE told.answer ->> 'status' END AS status) seen ON true
-WHERE told.action IN ('buy', 'cancel', 'read-order') AND told.outcome = 'ok'
-  AND told.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
+LEFT JOIN LATERAL (SELECT CASE summary.action WHEN 'buy' THEN 'confirmed' WHEN 'cancel' THEN 'cancelled' ELSE summary.answer ->> 'status' END AS status) seen ON true
+WHERE summary.action IN ('buy', 'cancel', 'read-order') AND summary.outcome = 'ok'
+  AND summary.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
       'id', o.id, 'status', seen.status, 'lines', want.lines, 'total', want.total, 'currency', want.currency,
       'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
       'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) END))`,
@@ -38,18 +38,18 @@ WHERE told.action IN ('buy', 'cancel', 'read-order') AND told.outcome = 'ok'
 		Name: "I-BODY status", Invariant: "I-BODY",
 		Means: "read that shows an order as cancelled before its cancellation was requested, or as confirmed after that was acknowledged",
 		Query: `
-SELECT told.name
-FROM proof_told told
+SELECT summary.name
+FROM proof_summaries summary
 LEFT JOIN (SELECT order_id, client_id,
                   min(begun) FILTER (WHERE outcome <> 'rejected') AS asked,
                   min(answered) FILTER (WHERE outcome = 'ok') AS done
-           FROM proof_told
+           FROM proof_summaries
            WHERE action = 'cancel'
-           GROUP BY order_id, client_id) cancel ON cancel.order_id = told.order_id AND cancel.client_id = told.client_id
-WHERE told.action = 'read-order' AND told.outcome = 'ok'
-  AND CASE told.answer ->> 'status'
-      WHEN 'cancelled' THEN cancel.asked IS NULL OR cancel.asked > told.answered
-      WHEN 'confirmed' THEN cancel.done < told.begun
+           GROUP BY order_id, client_id) cancel ON cancel.order_id = summary.order_id AND cancel.client_id = summary.client_id
+WHERE summary.action = 'read-order' AND summary.outcome = 'ok'
+  AND CASE summary.answer ->> 'status'
+      WHEN 'cancelled' THEN cancel.asked IS NULL OR cancel.asked > summary.answered
+      WHEN 'confirmed' THEN cancel.done < summary.begun
       ELSE true END`,
 	},
 	{
@@ -111,16 +111,16 @@ func misreported(records []loadtest.Record) (wrong []string) {
 		if !r.Refused("out-of-stock") {
 			continue
 		}
-		var told struct {
+		var answer struct {
 			SKU    string
 			Status int
 			Left   *int64
 		}
-		_ = json.Unmarshal(r.Body, &told) // a malformed body names no product
+		_ = json.Unmarshal(r.Body, &answer) // a malformed body names no product
 		short := slices.ContainsFunc(cart(r.Intent), func(l Stock) bool {
-			return l.SKU == told.SKU && told.Left != nil && *told.Left >= 0 && *told.Left < l.Quantity
+			return l.SKU == answer.SKU && answer.Left != nil && *answer.Left >= 0 && *answer.Left < l.Quantity
 		})
-		if !short || told.Status != http.StatusConflict {
+		if !short || answer.Status != http.StatusConflict {
 			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
 		}
 	}

@@ -65,48 +65,48 @@ LEFT JOIN (SELECT sku, sum(units) FILTER (WHERE outcome = 'ok' OR units < 0 AND 
                        sum(units) FILTER (WHERE outcome = 'ok' OR units > 0 AND outcome = 'unknown') AS most
            FROM (SELECT sku, outcome, CASE action WHEN 'buy' THEN quantity ELSE -quantity END AS units
                  FROM proof_lines) signed
-           GROUP BY sku) told ON told.sku = opening.sku
+           GROUP BY sku) summary ON summary.sku = opening.sku
 WHERE p.sku IS NULL
-   OR opening.quantity - p.stock NOT BETWEEN COALESCE(told.least, 0) AND COALESCE(told.most, 0)`,
+   OR opening.quantity - p.stock NOT BETWEEN COALESCE(summary.least, 0) AND COALESCE(summary.most, 0)`,
 	},
 	{
 		Name: "I-ACK bought", Invariant: "I-ACK",
 		Means: "acknowledged order that does not exist as acknowledged",
 		Query: `
-SELECT DISTINCT told.order_id::text
-FROM proof_lines told
+SELECT DISTINCT summary.order_id::text
+FROM proof_lines summary
 LEFT JOIN orders o
-       ON o.id = told.order_id AND o.client_id = told.client_id AND o.idempotency_key = told.key
+       ON o.id = summary.order_id AND o.client_id = summary.client_id AND o.idempotency_key = summary.key
 LEFT JOIN order_lines l
-       ON l.order_id = o.id AND l.sku = told.sku AND l.quantity = told.quantity
-WHERE told.action = 'buy' AND told.outcome = 'ok' AND l.sku IS NULL`,
+       ON l.order_id = o.id AND l.sku = summary.sku AND l.quantity = summary.quantity
+WHERE summary.action = 'buy' AND summary.outcome = 'ok' AND l.sku IS NULL`,
 	},
 	{
 		Name: "I-ACK cancelled", Invariant: "I-ACK",
 		Means: "order whose cancellation was acknowledged, but that is not cancelled",
 		Query: `
-SELECT DISTINCT told.order_id::text
-FROM proof_told told
-LEFT JOIN orders o ON o.id = told.order_id AND o.client_id = told.client_id AND o.status = 'cancelled'
-WHERE told.action = 'cancel' AND told.outcome = 'ok' AND o.id IS NULL`,
+SELECT DISTINCT summary.order_id::text
+FROM proof_summaries summary
+LEFT JOIN orders o ON o.id = summary.order_id AND o.client_id = summary.client_id AND o.status = 'cancelled'
+WHERE summary.action = 'cancel' AND summary.outcome = 'ok' AND o.id IS NULL`,
 	},
 	{
 		Name: "I-ACK refused", Invariant: "I-ACK",
 		Means: "order that was reported as already cancelled, although no request cancelled it",
 		Query: `
-SELECT DISTINCT told.order_id::text
-FROM proof_told told
-LEFT JOIN proof_told won
-       ON won.order_id = told.order_id AND won.client_id = told.client_id
+SELECT DISTINCT summary.order_id::text
+FROM proof_summaries summary
+LEFT JOIN proof_summaries won
+       ON won.order_id = summary.order_id AND won.client_id = summary.client_id
       AND won.action = 'cancel' AND won.outcome IN ('ok', 'unknown')
-WHERE told.problem = 'already-cancelled' AND won.name IS NULL`,
+WHERE summary.problem = 'already-cancelled' AND won.name IS NULL`,
 	},
 	{
 		Name: "I-ONCE cancelled", Invariant: "I-ONCE",
 		Means: "order that was cancelled under two keys",
 		Query: `
 SELECT order_id::text
-FROM proof_told
+FROM proof_summaries
 WHERE action = 'cancel' AND outcome = 'ok'
 GROUP BY order_id
 HAVING count(*) > 1`,
@@ -118,10 +118,10 @@ HAVING count(*) > 1`,
 		Query: `
 SELECT o.id::text
 FROM orders o
-JOIN proof_told told
-  ON told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
+JOIN proof_summaries summary
+  ON summary.client_id = o.client_id AND summary.key = o.idempotency_key AND summary.action = 'buy'
 GROUP BY o.id
-HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
+HAVING bool_and(summary.outcome IN ('rejected', 'open') OR NOT summary.sent)`,
 	},
 	{
 		Name: "I-REJ unasked", Invariant: "I-REJ",
@@ -129,9 +129,9 @@ HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
 		Query: `
 SELECT o.id::text
 FROM orders o
-LEFT JOIN proof_told told
-       ON told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
-WHERE told.name IS NULL`,
+LEFT JOIN proof_summaries summary
+       ON summary.client_id = o.client_id AND summary.key = o.idempotency_key AND summary.action = 'buy'
+WHERE summary.name IS NULL`,
 	},
 	{
 		Name: "I-REJ otherwise", Invariant: "I-REJ",
@@ -140,10 +140,10 @@ WHERE told.name IS NULL`,
 SELECT o.id::text
 FROM orders o
 WHERE NOT EXISTS (SELECT
-                  FROM proof_told told
-                  WHERE told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
-                    AND told.outcome IN ('ok', 'unknown')
-                    AND told.lines = (SELECT jsonb_object_agg(l.sku, l.quantity)
+                  FROM proof_summaries summary
+                  WHERE summary.client_id = o.client_id AND summary.key = o.idempotency_key AND summary.action = 'buy'
+                    AND summary.outcome IN ('ok', 'unknown')
+                    AND summary.lines = (SELECT jsonb_object_agg(l.sku, l.quantity)
                                       FROM order_lines l
                                       WHERE l.order_id = o.id))`,
 	},
@@ -153,10 +153,10 @@ WHERE NOT EXISTS (SELECT
 		Query: `
 SELECT o.id::text
 FROM orders o
-LEFT JOIN proof_told told
-       ON told.order_id = o.id AND told.client_id = o.client_id AND told.action = 'cancel'
-      AND told.sent AND told.outcome IN ('ok', 'unknown')
-WHERE o.status = 'cancelled' AND told.name IS NULL`,
+LEFT JOIN proof_summaries summary
+       ON summary.order_id = o.id AND summary.client_id = o.client_id AND summary.action = 'cancel'
+      AND summary.sent AND summary.outcome IN ('ok', 'unknown')
+WHERE o.status = 'cancelled' AND summary.name IS NULL`,
 	},
 }
 
@@ -190,7 +190,7 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	}
 	const asked = `name text, client_id uuid, key text, action text, order_id uuid, sku text, lines jsonb,
 	sent boolean, outcome text, problem text, begun bigint, answered bigint, answer jsonb`
-	err := loadtest.FillTable(ctx, conn, "proof_told", asked, records, func(r loadtest.Record) []any {
+	err := loadtest.FillTable(ctx, conn, "proof_summaries", asked, records, func(r loadtest.Record) []any {
 		order, sku, lines := about(r)
 		begun, answered := r.Times()
 		return []any{

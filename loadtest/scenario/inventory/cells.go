@@ -60,7 +60,7 @@ func cellRequests(_ loadtest.Plan, n int, _ loadtest.Cell) loadtest.CellRequests
 // inspect prepares the checks that need only the tables and the plan.
 func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
 	planned := slices.DeleteFunc(slices.Clone(HistoryChecks), func(c invariant.Check) bool {
-		return strings.Contains(c.Query, "proof_told") || strings.Contains(c.Query, "proof_lines")
+		return strings.Contains(c.Query, "proof_summaries") || strings.Contains(c.Query, "proof_lines")
 	})
 	fill := func(conn *pgx.Conn) error { return fillOpening(ctx, conn, Products(t.Plan)) }
 	return loadtest.InspectSQL(ctx, t, fill, slices.Concat(inventory.Invariants.Checks, planned),

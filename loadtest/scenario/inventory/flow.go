@@ -73,6 +73,7 @@ func New() *loadtest.Flow {
 		// faults that the default must survive.
 		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
 		Refuses: map[loadtest.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
+		Stored:  []string{"out-of-stock", "already-cancelled"},
 		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
 			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},

@@ -115,7 +115,7 @@ func (m model) purchase(o *linear.Operation) {
 
 func (m model) bought(o *linear.Operation, lines []Stock) {
 	var made struct{ ID string }
-	o.Told(&made)
+	o.ReadAnswer(&made)
 	order := placed{lines, map[string]int{}}
 	for _, l := range lines {
 		place := m.count[l.SKU]
@@ -138,7 +138,7 @@ func (m model) soldOut(o *linear.Operation, lines []Stock) {
 		SKU  string
 		Left *int64
 	}
-	if o.Problem != "out-of-stock" || !o.Told(&why) {
+	if o.Problem != "out-of-stock" || !o.ReadAnswer(&why) {
 		return // not valid, whatever the stock
 	}
 	for _, l := range lines {
@@ -167,13 +167,13 @@ func (m model) other(o *linear.Operation) {
 	}
 	if _, is := o.PathIs(http.MethodGet, "/v1/products/*"); is {
 		var shown shownProduct
-		if o.Told(&shown) {
+		if o.ReadAnswer(&shown) {
 			m.readProduct(o, shown)
 		}
 	}
 	if _, is := o.PathIs(http.MethodGet, "/v1/products"); is {
 		var shown struct{ Products []shownProduct }
-		o.Told(&shown)
+		o.ReadAnswer(&shown)
 		for _, p := range shown.Products {
 			m.readProduct(o, p)
 		}
@@ -208,7 +208,7 @@ func (m model) linesOf(o *linear.Operation, id string) []Stock {
 
 func (m model) readOrder(o *linear.Operation, id string) {
 	var shown struct{ Status string }
-	o.Told(&shown)
+	o.ReadAnswer(&shown)
 	what := map[string]byte{"confirmed": confirmed, "cancelled": cancelled}[shown.Status]
 	for _, l := range m.linesOf(o, id) {
 		m.add(l.SKU, linear.NewStep(o, o.Key+": shown as "+shown.Status).Checks(m.is(id, l.SKU, what)))

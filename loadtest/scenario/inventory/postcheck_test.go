@@ -55,7 +55,7 @@ func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
 		testbed.Created(w, order1)
 	})
 	headers := loadtest.Headers{Key: "Idempotency-Key", Clients: slices.Repeat([]http.Header{{}}, clients)}
-	run, err := loadtest.NewRun(t.Context(), bases, headers, time.Second, loadtest.Classify)
+	run, err := loadtest.NewRun(t.Context(), bases, headers, time.Second, New().Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

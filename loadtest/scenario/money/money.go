@@ -155,17 +155,17 @@ func Misreported(records []loadtest.Record, account string, asked func(loadtest.
 		if !r.Refused(Short) {
 			continue
 		}
-		var told struct {
+		var answer struct {
 			Status    int
 			Wanted    int64
 			Available *int64
 		}
 		var fields map[string]json.RawMessage
 		var from uuid.UUID
-		err := errors.Join(json.Unmarshal(r.Body, &told), json.Unmarshal(r.Body, &fields), json.Unmarshal(fields[account], &from))
+		err := errors.Join(json.Unmarshal(r.Body, &answer), json.Unmarshal(r.Body, &fields), json.Unmarshal(fields[account], &from))
 		payer, amount := asked(r.Intent)
-		if err != nil || told.Status != http.StatusConflict || from != payer || told.Wanted != amount ||
-			told.Available == nil || *told.Available < 0 || *told.Available >= amount {
+		if err != nil || answer.Status != http.StatusConflict || from != payer || answer.Wanted != amount ||
+			answer.Available == nil || *answer.Available < 0 || *answer.Available >= amount {
 			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
 		}
 	}

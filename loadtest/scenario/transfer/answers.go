@@ -15,13 +15,13 @@ var BodyChecks = []invariant.Check{
 		Name: "I-BODY transfers", Invariant: "I-BODY",
 		Means: "answer with a transfer that differs from the table",
 		Query: `
-SELECT told.name
-FROM proof_moves told
-LEFT JOIN transfers t ON t.id = CASE WHEN told.action IN ('pay', 'reserve') THEN told.made ELSE told.hold END AND t.client_id = told.client_id
-LEFT JOIN LATERAL (SELECT told.action = 'reserve'
-                          OR told.action = 'read-transfer' AND told.answer ->> 'state' = 'reserved' AND t.expires_at IS NOT NULL AS held) was ON true
-WHERE told.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND told.outcome = 'ok'
-  AND told.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
+SELECT summary.name
+FROM proof_moves summary
+LEFT JOIN transfers t ON t.id = CASE WHEN summary.action IN ('pay', 'reserve') THEN summary.made ELSE summary.hold END AND t.client_id = summary.client_id
+LEFT JOIN LATERAL (SELECT summary.action = 'reserve'
+                          OR summary.action = 'read-transfer' AND summary.answer ->> 'state' = 'reserved' AND t.expires_at IS NOT NULL AS held) was ON true
+WHERE summary.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND summary.outcome = 'ok'
+  AND summary.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
       'id', t.id, 'from', t.from_id, 'to', t.to_id, 'amount', t.amount, 'currency', t.currency,
       'state', CASE WHEN was.held THEN 'reserved' ELSE t.state END,
       'settled', CASE WHEN was.held THEN 0 ELSE t.settled END,
@@ -34,44 +34,44 @@ WHERE told.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND tol
 		Name: "I-BODY state", Invariant: "I-BODY",
 		Means: "read that shows a hold as ended before that was requested, or before its time, or as reserved after its end was acknowledged",
 		Query: `
-SELECT told.name
-FROM proof_moves told
-JOIN proof_moves made ON made.made = told.hold AND made.action = 'reserve' AND made.outcome = 'ok'
+SELECT summary.name
+FROM proof_moves summary
+JOIN proof_moves made ON made.made = summary.hold AND made.action = 'reserve' AND made.outcome = 'ok'
 LEFT JOIN (SELECT hold, client_id, action,
                   min(begun) FILTER (WHERE outcome <> 'rejected') AS asked,
                   min(answered) FILTER (WHERE outcome = 'ok') AS done
            FROM proof_moves
            WHERE action IN ('post', 'void')
            GROUP BY hold, client_id, action) ended
-       ON ended.hold = told.hold AND ended.client_id = told.client_id
-      AND (told.answer ->> 'state' = 'reserved' OR ended.action = CASE told.answer ->> 'state' WHEN 'posted' THEN 'post' WHEN 'voided' THEN 'void' END)
-WHERE told.action = 'read-transfer' AND told.outcome = 'ok'
-  AND CASE told.answer ->> 'state'
-      WHEN 'reserved' THEN ended.done < told.begun
-      WHEN 'expired' THEN told.answered < made.begun + made.lasts - ` + clockTolerance + `
-      ELSE ended.asked IS NULL OR ended.asked > told.answered END`,
+       ON ended.hold = summary.hold AND ended.client_id = summary.client_id
+      AND (summary.answer ->> 'state' = 'reserved' OR ended.action = CASE summary.answer ->> 'state' WHEN 'posted' THEN 'post' WHEN 'voided' THEN 'void' END)
+WHERE summary.action = 'read-transfer' AND summary.outcome = 'ok'
+  AND CASE summary.answer ->> 'state'
+      WHEN 'reserved' THEN ended.done < summary.begun
+      WHEN 'expired' THEN summary.answered < made.begun + made.lasts - ` + clockTolerance + `
+      ELSE ended.asked IS NULL OR ended.asked > summary.answered END`,
 	},
 	{
 		// The balance must be the one after the latest entry shown. (I-LIN compares it with the other answers.)
 		Name: "I-BODY accounts", Invariant: "I-BODY",
 		Means: "read with an account that differs from the plan's opening plus its entries",
 		Query: `
-SELECT told.name
-FROM proof_moves told
-LEFT JOIN accounts a ON a.id = told.account
-LEFT JOIN proof_accounts opened ON opened.id = told.account AND opened.owner_id = told.client_id
-LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(told.answer #> '{entries,0,version}') WHEN 'number' THEN (told.answer #>> '{entries,0,version}')::numeric ELSE 0 END AS version,
-                          CASE jsonb_typeof(told.answer -> 'held') WHEN 'number' THEN (told.answer ->> 'held')::numeric ELSE -1 END AS held) shown ON true
+SELECT summary.name
+FROM proof_moves summary
+LEFT JOIN accounts a ON a.id = summary.account
+LEFT JOIN proof_accounts opened ON opened.id = summary.account AND opened.owner_id = summary.client_id
+LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(summary.answer #> '{entries,0,version}') WHEN 'number' THEN (summary.answer #>> '{entries,0,version}')::numeric ELSE 0 END AS version,
+                          CASE jsonb_typeof(summary.answer -> 'held') WHEN 'number' THEN (summary.answer ->> 'held')::numeric ELSE -1 END AS held) shown ON true
 LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
                           jsonb_agg(jsonb_build_object('transfer', transfer_id, 'delta', delta, 'version', account_version,
                                                        'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `))
                                     ORDER BY account_version DESC) FILTER (WHERE place <= 20) AS entries
                    FROM (SELECT *, row_number() OVER (ORDER BY account_version DESC) AS place
                          FROM ledger_entries
-                         WHERE account_id = told.account AND account_version <= shown.version) latest) was ON true
-WHERE told.action = 'read-account' AND told.outcome = 'ok'
+                         WHERE account_id = summary.account AND account_version <= shown.version) latest) was ON true
+WHERE summary.action = 'read-account' AND summary.outcome = 'ok'
   AND (shown.held NOT BETWEEN 0 AND was.balance
-       OR told.answer IS DISTINCT FROM jsonb_build_object(
+       OR summary.answer IS DISTINCT FROM jsonb_build_object(
           'id', opened.id, 'currency', opened.currency, 'balance', was.balance, 'held', shown.held,
           'available', was.balance - shown.held, 'entries', COALESCE(was.entries, '[]'),
           'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `)))`,

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
-	"shop/loadtest/fault"
 	"shop/loadtest/scenario/money"
 	"shop/locking/invariant"
 	"shop/transfer"
@@ -59,44 +57,44 @@ WHERE a.balance IS DISTINCT FROM o.opening + COALESCE(l.moved, 0)`,
 		Name: "I-ACK made", Invariant: "I-ACK",
 		Means: "acknowledged transfer that does not exist as acknowledged",
 		Query: `
-SELECT told.name
-FROM proof_moves told
+SELECT summary.name
+FROM proof_moves summary
 LEFT JOIN transfers t
-       ON t.id = told.made AND t.client_id = told.client_id AND t.idempotency_key = told.key
-      AND t.from_id = told.from_id AND t.to_id = told.to_id AND t.amount = told.amount
-      AND t.id::text = told.answer ->> 'id' AND t.from_id::text = told.answer ->> 'from'
-      AND t.to_id::text = told.answer ->> 'to' AND t.amount::text = told.answer ->> 'amount'
-      AND CASE told.action
-          WHEN 'pay' THEN told.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
-          ELSE told.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) = told.answer ->> 'expires_at'
-               AND t.expires_at - t.created_at = COALESCE(told.lasts, t.expires_at - t.created_at) END
-WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL`,
+       ON t.id = summary.made AND t.client_id = summary.client_id AND t.idempotency_key = summary.key
+      AND t.from_id = summary.from_id AND t.to_id = summary.to_id AND t.amount = summary.amount
+      AND t.id::text = summary.answer ->> 'id' AND t.from_id::text = summary.answer ->> 'from'
+      AND t.to_id::text = summary.answer ->> 'to' AND t.amount::text = summary.answer ->> 'amount'
+      AND CASE summary.action
+          WHEN 'pay' THEN summary.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
+          ELSE summary.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) = summary.answer ->> 'expires_at'
+               AND t.expires_at - t.created_at = COALESCE(summary.lasts, t.expires_at - t.created_at) END
+WHERE summary.action IN ('pay', 'reserve') AND summary.outcome = 'ok' AND t.id IS NULL`,
 	},
 	{
 		Name: "I-ACK ended", Invariant: "I-ACK",
 		Means: "hold whose acknowledged post or void is not stored as acknowledged",
 		Query: `
-SELECT told.name
-FROM proof_moves told
+SELECT summary.name
+FROM proof_moves summary
 LEFT JOIN transfers t
-       ON t.id = told.hold AND t.client_id = told.client_id AND t.id = told.made
-      AND t.state = told.answer ->> 'state' AND t.settled::text = told.answer ->> 'settled'
-      AND CASE told.action
-          WHEN 'post' THEN t.state = 'posted' AND t.settled = CASE told.amount WHEN 0 THEN t.amount ELSE told.amount END
+       ON t.id = summary.hold AND t.client_id = summary.client_id AND t.id = summary.made
+      AND t.state = summary.answer ->> 'state' AND t.settled::text = summary.answer ->> 'settled'
+      AND CASE summary.action
+          WHEN 'post' THEN t.state = 'posted' AND t.settled = CASE summary.amount WHEN 0 THEN t.amount ELSE summary.amount END
           ELSE t.state = 'voided' AND t.settled = 0 END
-WHERE told.action IN ('post', 'void') AND told.outcome = 'ok' AND t.id IS NULL`,
+WHERE summary.action IN ('post', 'void') AND summary.outcome = 'ok' AND t.id IS NULL`,
 	},
 	{
 		// Two requests may share a key; one of them is then refused because of the other.
 		Name: "I-REJ", Invariant: "I-REJ",
 		Means: "transfer of a request that was refused, or reported as not done, or never sent",
 		Query: `
-SELECT min(told.name)
-FROM proof_moves told
-JOIN transfers t ON t.client_id = told.client_id AND t.idempotency_key = told.key
-WHERE told.action IN ('pay', 'reserve')
+SELECT min(summary.name)
+FROM proof_moves summary
+JOIN transfers t ON t.client_id = summary.client_id AND t.idempotency_key = summary.key
+WHERE summary.action IN ('pay', 'reserve')
 GROUP BY t.id
-HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
+HAVING bool_and(summary.outcome IN ('rejected', 'open') OR NOT summary.sent)`,
 	},
 	{
 		Name: "I-REJ unasked", Invariant: "I-REJ",
@@ -104,9 +102,9 @@ HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
 		Query: `
 SELECT t.id::text
 FROM transfers t
-LEFT JOIN proof_moves told
-       ON told.client_id = t.client_id AND told.key = t.idempotency_key AND told.action IN ('pay', 'reserve')
-WHERE told.key IS NULL`,
+LEFT JOIN proof_moves summary
+       ON summary.client_id = t.client_id AND summary.key = t.idempotency_key AND summary.action IN ('pay', 'reserve')
+WHERE summary.key IS NULL`,
 	},
 	{
 		Name: "I-REJ otherwise", Invariant: "I-REJ",
@@ -115,14 +113,14 @@ WHERE told.key IS NULL`,
 SELECT t.id::text
 FROM transfers t
 WHERE NOT EXISTS (SELECT
-                  FROM proof_moves told
-                  JOIN proof_accounts payer ON payer.id = told.from_id
-                  WHERE told.client_id = t.client_id AND told.key = t.idempotency_key
-                    AND told.action = CASE WHEN t.expires_at IS NULL THEN 'pay' ELSE 'reserve' END
-                    AND told.outcome IN ('ok', 'unknown')
-                    AND (told.from_id, told.to_id, told.amount, payer.currency) = (t.from_id, t.to_id, t.amount, t.currency)
+                  FROM proof_moves summary
+                  JOIN proof_accounts payer ON payer.id = summary.from_id
+                  WHERE summary.client_id = t.client_id AND summary.key = t.idempotency_key
+                    AND summary.action = CASE WHEN t.expires_at IS NULL THEN 'pay' ELSE 'reserve' END
+                    AND summary.outcome IN ('ok', 'unknown')
+                    AND (summary.from_id, summary.to_id, summary.amount, payer.currency) = (t.from_id, t.to_id, t.amount, t.currency)
                     AND payer.owner_id = t.client_id
-                    AND (told.lasts IS NULL OR told.lasts = t.expires_at - t.created_at))`,
+                    AND (summary.lasts IS NULL OR summary.lasts = t.expires_at - t.created_at))`,
 	},
 	{
 		// A scenario runs one strategy, and a strategy with fences writes one on each entry.
@@ -137,17 +135,17 @@ WHERE a.fence_epoch <> ''
   AND (e.fence = 0 OR e.fence_epoch <> a.fence_epoch)`,
 	},
 	{
-		Name: "I-HOLD told", Invariant: "I-HOLD",
+		Name: "I-HOLD answered", Invariant: "I-HOLD",
 		Means: "hold whose end contradicts an answer to a post or void of it",
 		Query: `
 SELECT DISTINCT t.id::text
 FROM transfers t
-JOIN proof_moves told ON told.hold = t.id AND told.action IN ('post', 'void')
+JOIN proof_moves summary ON summary.hold = t.id AND summary.action IN ('post', 'void')
 WHERE NOT CASE
-      WHEN told.outcome = 'ok' AND told.action = 'post' THEN t.state = 'posted'
-      WHEN told.outcome = 'ok' THEN t.state = 'voided'
-      WHEN told.problem = 'expired' THEN t.state = 'expired'
-      WHEN told.problem = 'already-settled' THEN t.state IN ('posted', 'voided')
+      WHEN summary.outcome = 'ok' AND summary.action = 'post' THEN t.state = 'posted'
+      WHEN summary.outcome = 'ok' THEN t.state = 'voided'
+      WHEN summary.problem = 'expired' THEN t.state = 'expired'
+      WHEN summary.problem = 'already-settled' THEN t.state IN ('posted', 'voided')
       ELSE true END`,
 	},
 	{
@@ -166,7 +164,7 @@ HAVING count(*) > 1`,
 		Query: `
 SELECT DISTINCT t.id::text
 FROM transfers t
-JOIN proof_moves told ON told.hold = t.id AND told.problem = 'already-settled'
+JOIN proof_moves summary ON summary.hold = t.id AND summary.problem = 'already-settled'
 LEFT JOIN proof_moves won
        ON won.hold = t.id AND won.client_id = t.client_id AND won.action IN ('post', 'void') AND won.outcome IN ('ok', 'unknown')
 WHERE t.expires_at IS NOT NULL AND won.name IS NULL`,
@@ -177,10 +175,10 @@ WHERE t.expires_at IS NOT NULL AND won.name IS NULL`,
 		Query: `
 SELECT t.id::text
 FROM transfers t
-LEFT JOIN proof_moves told
-       ON told.hold = t.id AND told.client_id = t.client_id AND told.sent AND told.outcome IN ('ok', 'unknown')
-      AND told.action = CASE t.state WHEN 'posted' THEN 'post' ELSE 'void' END
-WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND told.key IS NULL`,
+LEFT JOIN proof_moves summary
+       ON summary.hold = t.id AND summary.client_id = t.client_id AND summary.sent AND summary.outcome IN ('ok', 'unknown')
+      AND summary.action = CASE t.state WHEN 'posted' THEN 'post' ELSE 'void' END
+WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND summary.key IS NULL`,
 	},
 	{
 		Name: "I-HOLD over", Invariant: "I-HOLD",
@@ -211,12 +209,12 @@ var ClockChecks = []invariant.Check{
 		Name: "I-HOLD time", Invariant: "I-HOLD",
 		Means: "hold that was settled after its requested time, or refused as expired before",
 		Query: `
-SELECT DISTINCT told.hold::text
-FROM proof_moves told
-JOIN proof_moves held ON held.made = told.hold AND held.action = 'reserve' AND held.outcome = 'ok'
-WHERE told.action IN ('post', 'void')
-  AND (told.outcome = 'ok' AND told.begun > held.answered + held.lasts + ` + clockTolerance + `
-       OR told.problem = 'expired' AND told.answered < held.begun + held.lasts - ` + clockTolerance + `)`,
+SELECT DISTINCT summary.hold::text
+FROM proof_moves summary
+JOIN proof_moves held ON held.made = summary.hold AND held.action = 'reserve' AND held.outcome = 'ok'
+WHERE summary.action IN ('post', 'void')
+  AND (summary.outcome = 'ok' AND summary.begun > held.answered + held.lasts + ` + clockTolerance + `
+       OR summary.problem = 'expired' AND summary.answered < held.begun + held.lasts - ` + clockTolerance + `)`,
 	},
 }
 
@@ -317,7 +315,7 @@ func ignoredFences(n int64) []string {
 // turnedAway reports rightful holders that were refused: without a fault, and without a lease that
 // etcd ended.
 func turnedAway(t *loadtest.Trial, stale int64) []string {
-	if t.Scenario.Fault == loadtest.NoFault && t.Witnessed["leases_ended"] == 0 && stale > 0 {
+	if t.Scenario.Fault == loadtest.NoFault && t.Monitored["leases_ended"] == 0 && stale > 0 {
 		return []string{fmt.Sprintf("%d holders of a lock were refused although none was late", stale)}
 	}
 	return nil
@@ -353,49 +351,3 @@ func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
 
 // payer returns the account that a request takes money from.
 func payer(i loadtest.Intent) uuid.UUID { return move(i).From }
-
-// spend checks that all money can be spent, and no more: once the holds have
-// ended, each account sends its available amount to the next account of its group. Afterwards
-// forbidden requests must still be refused.
-func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
-	awaitHolds(ctx, t)
-	accounts := money.Accounts(t.Plan)
-	// The accounts of a row are of different groups, and do not pay each other.
-	findings := money.Postcheck(ctx, t, "account", groups, func(ctx context.Context, i int, row []money.Account) []string {
-		var to []money.Account
-		for n := range row {
-			to = append(to, partner(accounts, i+n))
-		}
-		return spendAll(ctx, t.Run, i, row, to)
-	})
-	offend(ctx, t)
-	return findings
-}
-
-// awaitHolds waits until no hold is reserved, or the sweeper has had time for all of
-// them. The audit finds the holds that are left. (Some controls leave holds for ever: they
-// are not waited for when twenty rounds of the sweeper have not ended them.)
-func awaitHolds(ctx context.Context, t *loadtest.Trial) {
-	conn, err := pgx.Connect(ctx, t.Postgres)
-	if err != nil {
-		return // the audit finds the holds that are left
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	reserved := `SELECT count(*) FROM transfers WHERE state = 'reserved'`
-	if t.Scenario.Grace > 0 {
-		reserved += ` AND expires_at > clock_timestamp() - interval '1 second'`
-	}
-	for end := time.Now().Add(cmp.Or(t.Scenario.Grace, loadtest.LiveBound(t.TTL()))); time.Now().Before(end); {
-		n, err := invariant.Number(ctx, conn, reserved)
-		if err == nil && n == 0 || !fault.Wait(ctx, 20*time.Millisecond) {
-			return
-		}
-	}
-}
-
-// spendAll returns a text for each account, "" if it is correct.
-func spendAll(ctx context.Context, run *loadtest.Run, replica int, from, to []money.Account) []string {
-	return money.SpendAll(ctx, run, replica, from, "/v1/accounts/", "available", func(n int, key string, amount int64) *loadtest.Intent {
-		return moveIntent(from[n].Client, key, &Move{From: from[n].ID, To: to[n].ID, Amount: amount})
-	})
-}

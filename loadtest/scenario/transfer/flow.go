@@ -95,6 +95,7 @@ func New() *loadtest.Flow {
 			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
 		},
 		Refuses: map[loadtest.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
+		Stored:  []string{money.Short, "expired", "already-settled"},
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
 		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
 			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below its held amount, and every balance is the sum of its entries"},

@@ -37,7 +37,7 @@ func (v view) ends() {
 		}
 		if o.Client == linear.Service && o.Action == string(Expire) {
 			var of struct{ ID string }
-			if o.Told(&of); v.byID[of.ID] != nil {
+			if o.ReadAnswer(&of); v.byID[of.ID] != nil {
 				v.expire(o, v.byID[of.ID])
 			}
 		}

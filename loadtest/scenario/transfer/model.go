@@ -109,7 +109,7 @@ func (m *model) findDeals() {
 			continue
 		}
 		var made struct{ ID string }
-		if d.of.Told(&made) && made.ID != "" {
+		if d.of.ReadAnswer(&made) && made.ID != "" {
 			d.id, m.byID[made.ID] = made.ID, d
 		}
 		d.tracked = d.isHold() || about[d.id]
@@ -217,7 +217,7 @@ func (v view) begin(d *deal) {
 // short adds a refusal for lack of funds, which states the available amount.
 func (v view) short(d *deal, step linear.Step, from int) {
 	var why struct{ Available *int64 }
-	d.of.Told(&why)
+	d.of.ReadAnswer(&why)
 	amount := d.amount
 	step.Text = fmt.Sprintf("%s: %d refused", d.of.Key, amount)
 	if why.Available != nil {
@@ -236,7 +236,7 @@ func (v view) read(o *linear.Operation) {
 	}
 	if id, is := o.PathIs(http.MethodGet, "/v1/accounts/*"); is {
 		var shown struct{ Balance, Held, Available int64 }
-		if at, has := v.at(id[0]); has && o.Told(&shown) {
+		if at, has := v.at(id[0]); has && o.ReadAnswer(&shown) {
 			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d, %d held, %d available", o.Key, shown.Balance, shown.Held, shown.Available))
 			v.check(step, func(b books) bool {
 				a := b.accounts[at]
@@ -246,7 +246,7 @@ func (v view) read(o *linear.Operation) {
 	}
 	if id, is := o.PathIs(http.MethodGet, "/v1/transfers/*"); is {
 		var shown struct{ State string }
-		if place, tracked := v.tracks[v.byID[id[0]]]; tracked && o.Told(&shown) {
+		if place, tracked := v.tracks[v.byID[id[0]]]; tracked && o.ReadAnswer(&shown) {
 			what := map[string]byte{"reserved": reserved, "posted": posted, "voided": voided, "expired": expired}[shown.State]
 			v.check(linear.NewStep(o, o.Key+": shown as "+shown.State), func(b books) bool { return b.deals[place] == what })
 		}

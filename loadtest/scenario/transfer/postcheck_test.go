@@ -56,7 +56,7 @@ func bankOf(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 	accounts := []money.Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New(), Client: 1}}
 	b := &bank{money: map[string]int64{accounts[0].ID.String(): 100}, wrong: wrong}
 	bases := testbed.Serve(t, 2, b.serve)
-	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}, {}}}, time.Second, loadtest.Classify)
+	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}, {}}}, time.Second, New().Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

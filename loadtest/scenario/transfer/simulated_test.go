@@ -173,7 +173,7 @@ func TestLinearize_AWrongAnswerIsFound(t *testing.T) {
 		for i := len(h.Operations) / 2; ; i++ { // a read that shows one more
 			if o := &h.Operations[i]; o.Reads {
 				var shown map[string]int64
-				o.Told(&shown)
+				o.ReadAnswer(&shown)
 				o.Answer = fmt.Appendf(nil, `{"balance":%d,"held":%d,"available":%d}`, shown["balance"]+1, shown["held"], shown["available"]+1)
 				break
 			}

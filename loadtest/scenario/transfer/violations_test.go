@@ -104,10 +104,10 @@ var violations = []violation{
 		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
 	}), ids: []string{"k1"}},
 	{check: "I-REJ unasked", name: "without a request", replies: func(records map[string]loadtest.Record) { delete(records, "k5") }, ids: []string{transfer5}},
-	{check: "I-HOLD told", name: "posted and voided, both answered ok", replies: forgery("void-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), ids: []string{transfer2}},
-	{check: "I-HOLD told", name: "posted, but the void was answered as expired", replies: forgery("void-k2", refusedWith("expired")), ids: []string{transfer2}},
-	{check: "I-HOLD told", name: "answered as settled, but expired", replies: forgery("void-k4", refusedWith("already-settled")), ids: []string{transfer4}},
-	{check: "I-HOLD told", name: "answered as expired, but still held", replies: func(records map[string]loadtest.Record) {
+	{check: "I-HOLD answered", name: "posted and voided, both answered ok", replies: forgery("void-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), ids: []string{transfer2}},
+	{check: "I-HOLD answered", name: "posted, but the void was answered as expired", replies: forgery("void-k2", refusedWith("expired")), ids: []string{transfer2}},
+	{check: "I-HOLD answered", name: "answered as settled, but expired", replies: forgery("void-k4", refusedWith("already-settled")), ids: []string{transfer4}},
+	{check: "I-HOLD answered", name: "answered as expired, but still held", replies: func(records map[string]loadtest.Record) {
 		forgery("post-k4", func(r *loadtest.Record) { move(r.Intent).Of = records["k5"].Made })(records)
 	}, ids: []string{transfer5}},
 	{check: "I-HOLD unasked", name: "posted without a request", replies: func(records map[string]loadtest.Record) { delete(records, "post-k2") }, ids: []string{transfer2}},

@@ -59,7 +59,7 @@ func (s *Stores) setAside(ctx context.Context) error {
 // archive empties the collections of wallets. The refusals stay until they are purged.
 func archive(ctx context.Context, t *loadtest.Trial) error {
 	own := Of(t)
-	for _, name := range []string{"wallets", "wallet_entries", openedOf, toldOf} {
+	for _, name := range []string{"wallets", "wallet_entries", openedOf, summariesOf} {
 		if _, err := own.db.Collection(name).DeleteMany(ctx, bson.D{}); err != nil {
 			return fmt.Errorf("empty %s: %w", name, err)
 		}

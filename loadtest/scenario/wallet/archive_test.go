@@ -9,20 +9,15 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/soak"
 	"shop/wallet"
-	"shop/wallet/bonus"
+	"shop/wallet/bonus/bonustest"
 )
 
 // archived returns stores with correctWallets, whose operations are new, after an archive.
 func archived(t *testing.T) *Stores {
 	t.Helper()
 	db, _ := ownMongo(t)
-	service, err := bonus.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = service.Close() })
 	do(t, db, correctWallets()+update("wallet_operations", "{}", `[{"$set": {"createdAt": "$$NOW"}}]`))
-	own := &Stores{db: db, bonus: service}
+	own := &Stores{db: db, bonus: bonustest.Serve(t)}
 	if err := archive(t.Context(), &loadtest.Trial{State: own}); err != nil {
 		t.Fatal(err)
 	}

@@ -111,16 +111,16 @@ func TestAuditWallet_MeasuresTheDriftOfBalancesFromTheirEntries(t *testing.T) {
 }
 
 // The books of a service that raises an opening, or opens a wallet, are consistent.
-func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
+func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 	for do, want := range map[string]int64{
 		``:            0,
 		raisedAlike:   100,
 		walletBeside:  70,
 		removedWallet: 500,
 	} {
-		all, err := wallet.AddUp(t.Context(), violated(t, violation{do: do}), plannedOpenings)
-		if err != nil || all.Drift != want {
-			t.Errorf("after %q: drift %d, %v, want %d", do, all.Drift, err, want)
+		drift, err := wallet.Drift(t.Context(), violated(t, violation{do: do}), plannedOpenings)
+		if err != nil || drift != want {
+			t.Errorf("after %q: drift %d, %v, want %d", do, drift, err, want)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type Environment struct {
 
 // evidence describes the numbers of the report.
 var evidence = map[string]string{
-	"drift":             "minor units by which balances differ from their openings and their entries",
+	"drift":             wallet.Invariants.Numbers[0].Means,
 	"lock_conflicts":    "locks that MongoDB refused because another transaction held them, as seen by the proxies",
 	"transactions_open": "transactions open at a primary when it was stopped or stepped down, by its own count",
 	"conflict":          "transactions aborted because of another one",
@@ -62,7 +62,7 @@ var evidence = map[string]string{
 	"primary_kills":     "primaries killed with writes that no other member had",
 	"members_killed":    "members of the replica set killed and started again",
 	"rolled_back":       "documents that a killed primary rolled back",
-	"line_full":         "requests refused because too many others waited for the wallet",
+	"queue_full":        "requests refused because too many others waited for the wallet",
 	"credits":           "credits executed",
 	"debits":            "debits executed",
 	"payments":          "payments executed",
@@ -103,7 +103,8 @@ func New(env Environment) *loadtest.Flow {
 		ControlGrace: 2 * time.Second, // a control may leave keys undecided after too many collisions
 		Long:         []string{"inc/none", "lockid/none"},
 		Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
-		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "line_full", "unavailable"},
+		Stored:       []string{money.Short},
+		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "queue_full", "unavailable"},
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
 			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and every balance is the sum of its entries"},
 			{Code: "M4", Name: "members-agree", Means: "all members of the replica set have the same data, and nothing that was acknowledged is rolled back"},

@@ -91,9 +91,9 @@ func (m *model) sort(o *linear.Operation) {
 	o.Asked(&asked)
 	none := int64(0)
 	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/credits"); is {
-		var told struct{ Bonus *int64 }
-		o.Told(&told)
-		m.changes = append(m.changes, change{o, "", id[0], asked.Amount, told.Bonus})
+		var answer struct{ Bonus *int64 }
+		o.ReadAnswer(&answer)
+		m.changes = append(m.changes, change{o, "", id[0], asked.Amount, answer.Bonus})
 	}
 	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/debits"); is {
 		m.changes = append(m.changes, change{o, id[0], "", asked.Amount, &none})
@@ -128,7 +128,7 @@ func (m model) view(opening map[string]int64, members ...string) linear.Partitio
 			ID      string
 			Balance int64
 		}
-		if at, has := places[pathID(o)]; has && o.Told(&shown) {
+		if at, has := places[pathID(o)]; has && o.ReadAnswer(&shown) {
 			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d", o.Key, shown.Balance))
 			if m.late {
 				step.Call = max(0, step.Call-staleMost)
@@ -158,7 +158,7 @@ func (c change) step(from, to int, pays, gets bool) (step linear.Step, says bool
 		return step.Never(), true
 	case fate == linear.Refused:
 		var why struct{ Available *int64 }
-		c.of.Told(&why)
+		c.of.ReadAnswer(&why)
 		step.Text += " refused"
 		return step.Checks(func(s linear.State) bool {
 			w := s.(walletStates)[from]

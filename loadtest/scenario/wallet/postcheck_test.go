@@ -65,7 +65,7 @@ func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 	wallets := []money.Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New()}}
 	c := &cashier{money: map[string]int64{wallets[0].ID.String(): 100}, keys: map[string]string{}, wrong: wrong}
 	bases := testbed.Serve(t, 2, c.serve)
-	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, loadtest.Classify)
+	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, New(Environment{}).Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,8 +84,8 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	if n := underWay(t, db); n != 0 {
 		t.Errorf("quiet, although %d commands are under way", n)
 	}
-	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 3 {
-		t.Errorf("%+v, %v; want its effect on three wallets", all, err)
+	if drift, err := wallet.Drift(t.Context(), db, wallet.Openings); err != nil || drift != 3 {
+		t.Errorf("%+v, %v; want its effect on three wallets", drift, err)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T
 	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 0 {
-		t.Errorf("%+v, %v; want no effect of the uncommitted transaction", all, err)
+	if drift, err := wallet.Drift(t.Context(), db, wallet.Openings); err != nil || drift != 0 {
+		t.Errorf("%+v, %v; want no effect of the uncommitted transaction", drift, err)
 	}
 }

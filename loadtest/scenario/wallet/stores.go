@@ -48,7 +48,7 @@ func (m Members) broken(records []loadtest.Record) []string {
 		}
 	}
 	for _, id := range m.RolledBack {
-		if key, told := acknowledged[id]; told {
+		if key, known := acknowledged[id]; known {
 			found = append(found, key+": operation "+id+" was acknowledged, but rolled back")
 		}
 	}

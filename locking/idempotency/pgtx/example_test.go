@@ -17,8 +17,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// withdraw is an idempotent POST with net/http: it takes money from an account, once for
-// each key.
+// withdraw is an idempotent POST with net/http: it takes money from an account, once for each key.
 func withdraw(db *pgtx.DB, client uuid.UUID) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var withdrawal struct{ Account, Amount int64 }

@@ -68,8 +68,8 @@ func plant(t *testing.T, more map[string]string) string {
 	return tree
 }
 
-// gated runs the gate on a tree.
-func gated(t *testing.T, tree string, args ...string) (status int, out string, err error) {
+// runOn runs the program on a tree.
+func runOn(t *testing.T, tree string, args ...string) (status int, out string, err error) {
 	t.Helper()
 	var printed bytes.Buffer
 	args = append(args, "--tree", tree, "--prove", filepath.Join(tree, "prove"), "--out", filepath.Join(tree, "out"))
@@ -79,7 +79,7 @@ func gated(t *testing.T, tree string, args ...string) (status int, out string, e
 
 func TestRun_CatchesWhatIsChangedAndLeavesTheTreeAlone(t *testing.T) {
 	tree := plant(t, nil)
-	status, out, err := gated(t, tree, "--unchanged")
+	status, out, err := runOn(t, tree, "--unchanged")
 	if status != allCaught || err != nil || strings.Count(out, "caught") != 2 || !strings.Contains(out, "3 of 3") {
 		t.Errorf("status %d, %v\n%s", status, err, out)
 	}
@@ -103,7 +103,7 @@ func TestRun_FailsUnlessEachIsCaughtByItsInvariant(t *testing.T) {
 		"undefined": strings.NewReplacer("FILE", "main.go", "OLD", "func main() {", "NEW", "func main() {\n+\tx()"), // does not build
 	} {
 		tree := plant(t, map[string]string{"loadtest/mutants/inventory/other.diff": edit.Replace(diff)})
-		status, out, err := gated(t, tree, "--only", "inventory/other")
+		status, out, err := runOn(t, tree, "--only", "inventory/other")
 		if status != notCaught || err == nil || !strings.Contains(out, want) || !strings.Contains(out, "0 of 1") {
 			t.Errorf("%s: status %d, %v\n%s", want, status, err, out)
 		}
@@ -112,7 +112,7 @@ func TestRun_FailsUnlessEachIsCaughtByItsInvariant(t *testing.T) {
 
 func TestRun_AnUnmodifiedShopThatIsNotSafeFails(t *testing.T) {
 	tree := plant(t, map[string]string{"cmd/shop/prices.txt": "free: no\nyes\n"})
-	status, out, _ := gated(t, tree, "--unchanged", "--only", "inventory/stock")
+	status, out, _ := runOn(t, tree, "--unchanged", "--only", "inventory/stock")
 	if status != notCaught || !strings.Contains(out, "the unmodified shop") || !strings.Contains(out, "1 of 2") {
 		t.Errorf("status %d\n%s", status, out)
 	}
@@ -120,7 +120,7 @@ func TestRun_AnUnmodifiedShopThatIsNotSafeFails(t *testing.T) {
 
 func TestRun_AProveThatCannotRunFails(t *testing.T) {
 	tree := plant(t, map[string]string{"prove": "#!/bin/sh\necho 'no servers'\nexit 2\n"})
-	status, out, _ := gated(t, tree, "--only", "inventory/stock")
+	status, out, _ := runOn(t, tree, "--only", "inventory/stock")
 	if status != notCaught || !strings.Contains(out, "no servers") {
 		t.Errorf("status %d\n%s", status, out)
 	}
@@ -129,20 +129,20 @@ func TestRun_AProveThatCannotRunFails(t *testing.T) {
 func TestRun_RefusesWrongUsage(t *testing.T) {
 	tree := plant(t, nil)
 	for _, args := range [][]string{{"--only", "inventory/none-such"}, {"--tenth", "tomorrow"}, {"--nonsense"}} {
-		if status, out, err := gated(t, tree, args...); status != couldNotRun || err == nil {
+		if status, out, err := runOn(t, tree, args...); status != couldNotRun || err == nil {
 			t.Errorf("%v: status %d, %v\n%s", args, status, err, out)
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(tree, folder)); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, err := gated(t, tree); status != couldNotRun || !strings.Contains(err.Error(), "root of the repository") {
+	if status, _, err := runOn(t, tree); status != couldNotRun || !strings.Contains(err.Error(), "root of the repository") {
 		t.Errorf("without mutants: status %d, %v", status, err)
 	}
 }
 
 func TestRun_ListsTheMutants(t *testing.T) {
-	status, out, err := gated(t, plant(t, nil), "--list")
+	status, out, err := runOn(t, plant(t, nil), "--list")
 	if status != allCaught || err != nil || !strings.Contains(out, "an embedded file is changed") || !strings.Contains(out, "2 mutants") {
 		t.Errorf("status %d, %v\n%s", status, err, out)
 	}

@@ -18,8 +18,8 @@ import (
 	"shop/loadtest"
 )
 
-// gate runs mutants in sequence: two loads at once would disturb each other.
-type gate struct {
+// suite runs mutants in sequence: two loads at once would disturb each other.
+type suite struct {
 	*app
 	out   io.Writer
 	tree  string // absolute, as go build -overlay requires
@@ -28,71 +28,71 @@ type gate struct {
 	bad   int
 }
 
-func (c *app) newGate(out io.Writer) (g *gate, err error) {
-	g = &gate{app: c, out: out}
-	if g.tree, err = filepath.Abs(c.Tree); err != nil {
+func (c *app) newSuite(out io.Writer) (s *suite, err error) {
+	s = &suite{app: c, out: out}
+	if s.tree, err = filepath.Abs(c.Tree); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(c.Prove); err != nil && !c.Build {
 		return nil, fmt.Errorf("%w; make mutants builds it, and starts the servers that it needs", err)
 	}
-	g.temp, err = os.MkdirTemp("", "mutants")
-	return g, err
+	s.temp, err = os.MkdirTemp("", "mutants")
+	return s, err
 }
 
-func (g *gate) close() { _ = os.RemoveAll(g.temp) }
+func (s *suite) close() { _ = os.RemoveAll(s.temp) }
 
 // run tries the mutants and prints a summary.
-func (g *gate) run(ctx context.Context, mutants []mutant) (status int, err error) {
+func (s *suite) run(ctx context.Context, mutants []mutant) (status int, err error) {
 	start := time.Now()
-	if g.Unchanged && !g.Build {
+	if s.Unchanged && !s.Build {
 		for _, m := range scenarios(mutants) {
-			g.try(ctx, m, unchanged)
+			s.try(ctx, m, unchanged)
 		}
 	}
 	for _, m := range mutants {
-		g.try(ctx, m, m.judge)
+		s.try(ctx, m, m.judge)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return couldNotRun, errors.New("interrupted")
-	case g.tried == 0:
+	case s.tried == 0:
 		return couldNotRun, errors.New("no mutant to try")
 	}
-	fmt.Fprintf(g.out, "%d of %d as expected, in %.0f s\n", g.tried-g.bad, g.tried, time.Since(start).Seconds())
-	if g.bad > 0 {
-		return notCaught, fmt.Errorf("%d of %d not as expected; prove's reports are in %s", g.bad, g.tried, g.Out)
+	fmt.Fprintf(s.out, "%d of %d as expected, in %.0f s\n", s.tried-s.bad, s.tried, time.Since(start).Seconds())
+	if s.bad > 0 {
+		return notCaught, fmt.Errorf("%d of %d not as expected; prove's reports are in %s", s.bad, s.tried, s.Out)
 	}
 	return allCaught, nil
 }
 
 // try builds a mutant, runs prove on it, and prints a line.
-func (g *gate) try(ctx context.Context, m mutant, judge func(finding) judgement) {
+func (s *suite) try(ctx context.Context, m mutant, judge func(finding) judgement) {
 	if ctx.Err() != nil {
 		return
 	}
 	start := time.Now()
-	j := g.outcome(ctx, m, judge)
+	j := s.outcome(ctx, m, judge)
 	if ctx.Err() != nil {
 		return // an interrupted run says nothing about the mutant
 	}
-	g.tried++
+	s.tried++
 	if !j.word.good() {
-		g.bad++
+		s.bad++
 	}
-	fmt.Fprintf(g.out, "%-8s  %-40s  %5.1f s  %s\n", j.word, m.Name, time.Since(start).Seconds(), j.text)
+	fmt.Fprintf(s.out, "%-8s  %-40s  %5.1f s  %s\n", j.word, m.Name, time.Since(start).Seconds(), j.text)
 }
 
-func (g *gate) outcome(ctx context.Context, m mutant, judge func(finding) judgement) judgement {
-	shop, err := g.build(ctx, m)
+func (s *suite) outcome(ctx context.Context, m mutant, judge func(finding) judgement) judgement {
+	shop, err := s.build(ctx, m)
 	switch {
 	case err != nil:
 		return failure(err)
-	case g.Build:
+	case s.Build:
 		return judgement{built, ""}
 	}
 	defer os.Remove(shop)
-	found, err := g.prove(ctx, m, shop)
+	found, err := s.prove(ctx, m, shop)
 	if err != nil {
 		return failure(err)
 	}
@@ -101,12 +101,12 @@ func (g *gate) outcome(ctx context.Context, m mutant, judge func(finding) judgem
 
 // build builds the program of a mutant. The tree stays unchanged: an overlay replaces the changed
 // files, and only their packages are compiled again.
-func (g *gate) build(ctx context.Context, m mutant) (program string, err error) {
-	changed, err := m.changed(g.tree)
+func (s *suite) build(ctx context.Context, m mutant) (program string, err error) {
+	changed, err := m.changed(s.tree)
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp(g.temp, "")
+	dir, err := os.MkdirTemp(s.temp, "")
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +116,7 @@ func (g *gate) build(ctx context.Context, m mutant) (program string, err error) 
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return "", err
 		}
-		overlay.Replace[filepath.Join(g.tree, filepath.FromSlash(path))] = file
+		overlay.Replace[filepath.Join(s.tree, filepath.FromSlash(path))] = file
 	}
 	list, err := json.Marshal(overlay)
 	if err != nil {
@@ -128,7 +128,7 @@ func (g *gate) build(ctx context.Context, m mutant) (program string, err error) 
 	}
 	program = filepath.Join(dir, "shop")
 	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", file, "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./cmd/shop")
-	cmd.Dir = g.tree
+	cmd.Dir = s.tree
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out))
 	}
@@ -160,13 +160,13 @@ func (m mutant) flags() []string {
 const calledOffWait = 15 * time.Second
 
 // prove loads the program of a mutant, and reads the report.
-func (g *gate) prove(ctx context.Context, m mutant, shop string) (finding, error) {
-	dir := filepath.Join(g.Out, filepath.FromSlash(m.Name))
+func (s *suite) prove(ctx context.Context, m mutant, shop string) (finding, error) {
+	dir := filepath.Join(s.Out, filepath.FromSlash(m.Name))
 	report := filepath.Join(dir, "prove.json")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return finding{}, err
 	}
-	cmd := exec.CommandContext(ctx, g.Prove, append([]string{"--shop", shop, "--out", dir}, m.flags()...)...)
+	cmd := exec.CommandContext(ctx, s.Prove, append([]string{"--shop", shop, "--out", dir}, m.flags()...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = calledOffWait
 	out, err := cmd.CombinedOutput()
