@@ -25,14 +25,14 @@ func (s *Service) newBreaker() *breaker.Breaker {
 				return
 			}
 			opened = time.Now()
-			s.cfg.Log.Warn("inventory: the lock store cannot be reached; redis+row goes on with the row lock alone",
+			s.cfg.Log.Warn("inventory: the lock store cannot be reached; purchases go on with the row lock alone",
 				"at_once", cap(s.bypass), "error", why)
 		},
 	})
 }
 
 // Degraded probes the lock store, and reports whether it is unreachable. While it is,
-// redis+row goes on with the row lock alone.
+// purchases go on with the row lock alone.
 func (s *Service) Degraded(ctx context.Context) bool {
 	return s.cfg.Locks != nil && s.breaker.Check(ctx) != nil && s.breaker.Open()
 }
@@ -61,7 +61,7 @@ func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, 
 	if errors.Is(why, locking.ErrBusy) {
 		s.cfg.Count(Bypassed, p.Label)
 		s.logBusy.Do(func() { // every purchase of the product would log the same stuck lock
-			s.cfg.Log.Warn("inventory: a lock stays busy; redis+row goes on with the row lock alone",
+			s.cfg.Log.Warn("inventory: a lock stays busy; purchases go on with the row lock alone",
 				"skus", p.skus, "at_once", cap(s.bypass), "error", why)
 		})
 	} else {

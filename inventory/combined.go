@@ -13,10 +13,11 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// BatchTrust is how much of a lease must be left when a batch begins: several times what its transaction takes. The TTL
-// must be longer. The row lock decides, so a batch that outlives its lease is not wrong: it is rolled back or it
-// stands, as any other.
-const BatchTrust = 100 * time.Millisecond
+// BatchTrust is how much of a lease must be left when a batch begins: the longest wait for a key, which is sent together
+// with COMMIT, and several times what COMMIT takes. With less, a batch that waits for a key could end as unknown instead of
+// ErrInProgress. The TTL must be longer. The row lock decides, so a batch that outlives its lease is not wrong: it is
+// rolled back or it stands, as any other.
+const BatchTrust = pgtx.BatchKeyWait + 100*time.Millisecond
 
 // batchMax is how many purchases share a transaction: so many become unknown together if its COMMIT is not answered.
 const batchMax = 512
@@ -77,6 +78,7 @@ func (s *Service) Queued() int { return s.together.Queued() }
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
 		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyTogether,
+		Log:    s.cfg.Log,
 		Merged: Reply.Again,
 		Key:    func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
 	})

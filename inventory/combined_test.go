@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/locktest"
 )
@@ -194,7 +195,24 @@ func TestConfig_HotProductsNeedALockStore(t *testing.T) {
 	}
 }
 
-// The wait of a purchase behind another that hangs is bounded, as with redis+row.
+// The purchases of a batch that Close ends did nothing, and do not go on without the lock.
+func TestCombined_ABatchThatCloseEndsIsBusy(t *testing.T) {
+	t.Parallel()
+	s := openWithRedis(t, inventory.Config{Strategy: "combined"})
+	s.stock("A", 3)
+	release := s.Hold(`SELECT FROM products WHERE sku = $1 FOR UPDATE`, "A")
+	bought := locktest.Beside(func() (inventory.Reply, error) { return s.Buy(t.Context(), newRequest(), one("A")) })
+	locktest.Eventually(t, "the purchase waits for the row", func() bool { return s.Waiting() == 1 })
+	s.Close()
+	release()
+	if o := <-bought; !errors.Is(o.Err, locking.ErrBusy) || errors.Is(o.Err, locking.ErrOutcomeUnknown) {
+		t.Errorf("%s, %v, want ErrBusy", o.Reply.Body, o.Err)
+	}
+	if got := s.left("A"); got != 3 {
+		t.Errorf("%d left, want 3", got)
+	}
+}
+
 func TestCombined_WithoutAnAnswerFromRedisTheRowLockDecides(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{Strategy: "combined", Locks: locksAt(t, "redis://127.0.0.1:1", time.Second)})

@@ -53,7 +53,8 @@
 //	│            │ CHECK, lost    │ it may have    ▼
 //	└────────────┴─── again ──────┘ happened     stored
 //
-// The first half runs on the caller's ctx: a client that disconnects changes nothing.
+// The first half runs on the caller's ctx: a client that disconnects changes nothing. The batch of combined runs on the
+// ctx of its lease, and looks up the keys after it has locked the row.
 // The second half, COMMIT included, is one message on a detached ctx, which neither
 // the client nor a lost lease can cancel. A row is locked for one round trip and one fsync.
 //
@@ -66,7 +67,7 @@
 //	A5   paused inside the transaction          idle_in_transaction_session_timeout frees the row before
 //	                                            lock_timeout fails the requests that wait for it
 //	A6   Redis fails over, or has two masters   two holders meet at the row: one waits there
-//	A7   Redis is unreachable                   redis+row goes on with the row lock alone, in at most half of
+//	A7   Redis is unreachable                   redis+row and combined go on with the row lock alone, in at most half of
 //	                                            the connections; redis-only sells nothing. An error is never a grant
 //	A8   the key is deleted or expires early    as A6; Release does not touch the next holder's key
 //	A9   the reply to acquire is lost           the store retries as the same owner
@@ -75,7 +76,8 @@
 //	                                            if the key has no TTL. redis-only sells nothing
 //	A12  PostgreSQL restarts before COMMIT      rolled back, run again
 //	A13  no answer to COMMIT: a restart, a cut  run again with the same key: it conflicts, or takes effect itself
-//	A14  the client disconnects                 before COMMIT nothing happened; after it everything did
+//	A14  the client disconnects                 before COMMIT nothing happened; after it everything did.
+//	                                            combined: in the queue: taken out; in a batch: answered by what happened
 //	A15  many buyers, few units                 as many units sold as there were; the rest is refused, stock is 0
 //	A16  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
 //	A17  one key, another request               ErrKeyReused, no effect

@@ -32,15 +32,15 @@ var (
 
 var methods = []method{
 	{Strategy{"naive", false, postgres, "reads, checks, and writes the computed value: two buyers of the last unit both get it"}, (*Service).naive, nil, false},
-	{Strategy{"redis-only", false, both, "the same under a Redis lock: right until the lock is lost, which PostgreSQL does not notice"}, (*Service).redisOnly, (*Service).redisOnlyCancel, false},
+	{Strategy{"redis-only", false, both, "naive under a Redis lock: right until the lock is lost, which PostgreSQL does not notice"}, (*Service).redisOnly, (*Service).redisOnlyCancel, false},
 	{Strategy{"redis+row", true, both, "a Redis lock to queue outside PostgreSQL, SELECT … FOR UPDATE to be right"}, (*Service).redisRow, nil, false},
-	{Strategy{"combined", true, both, "a Redis lock taken once for all who wait for a product in this process, and one transaction for their purchases"}, (*Service).combined, nil, true},
+	{Strategy{"combined", true, both, "a Redis lock taken once for all requests that wait for a product in this process, and one transaction for their purchases"}, (*Service).combined, nil, true},
 	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second buyer waits, and reads what the first committed"}, (*Service).row, nil, false},
 	{Strategy{"atomic", true, postgres, "UPDATE … WHERE stock >= quantity: check and write are one statement"}, (*Service).atomic, nil, false},
 	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the version read: if it changed, the purchase runs again"}, (*Service).optimistic, nil, false},
 	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts purchases that no serial order explains, and they run again"}, (*Service).serializable, nil, false},
 	{Strategy{"advisory", true, postgres, "pg_advisory_xact_lock on a hash of the sku: buyers queue, no row is locked while they wait"}, (*Service).advisory, nil, false},
-	{Strategy{"advisory-try", true, postgres, "pg_try_advisory_xact_lock: the same, but a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil, false},
+	{Strategy{"advisory-try", true, postgres, "advisory with pg_try_advisory_xact_lock: a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil, false},
 }
 
 const together = "combined" // for the products of Config.Hot

@@ -20,8 +20,8 @@ import (
 const together = "combined"
 
 // The bounds of a batch. So many transfers become unknown together if their COMMIT is not answered. trust is how
-// much of the lease must be left when a batch begins, several times what its transaction takes. One that takes
-// longer is not wrong: the guard has locked the rows.
+// much of the lease must be left when a batch begins: the wait for a key (pgtx.BatchKeyWait), and several times what its
+// transaction takes. One that takes longer is not wrong: the guard has locked the rows.
 const (
 	batchMax = 512
 	trust    = 300 * time.Millisecond

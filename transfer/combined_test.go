@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/locktest"
 	"shop/transfer"
@@ -117,5 +118,22 @@ func TestCombined_APayerWithHoldsIsDecidedAlone(t *testing.T) {
 		t.Errorf("%s, %v", reply.Body, err)
 	}
 	s.mustHave(p.a, 60, 60)
+	s.mustHold()
+}
+
+// The transfers of a batch that Close ends did nothing, and do not go on alone.
+func TestCombined_ABatchThatCloseEndsIsBusy(t *testing.T) {
+	t.Parallel()
+	s := open(t, transfer.Config{Strategy: "combined"})
+	p := s.pair(100, 0)
+	release := s.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+	moved := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(50)) })
+	locktest.Eventually(t, "the transfer waits for the row", func() bool { return s.Waiting() == 1 })
+	s.Close()
+	release()
+	if o := <-moved; !errors.Is(o.Err, locking.ErrBusy) || errors.Is(o.Err, locking.ErrOutcomeUnknown) {
+		t.Errorf("%s, %v, want ErrBusy", o.Reply.Body, o.Err)
+	}
+	s.mustHave(p.a, 100, 0)
 	s.mustHold()
 }

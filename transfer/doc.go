@@ -73,7 +73,8 @@
 // included, runs on a ctx of its own with its own time limit: neither the client nor a lost
 // lease can cancel it. So the two rows are locked for one round trip and one fsync. The key
 // is inserted after the rows are locked: a retry after a COMMIT without an answer waits for
-// the first attempt at the rows, before it inserts the same key.
+// the first attempt at the rows, before it inserts the same key. The batch of combined runs on the ctx of its lease: a
+// client that leaves during it does not interrupt it. It looks up the keys after it has locked the rows.
 //
 // # A hold
 //

@@ -116,16 +116,16 @@ func (w *owners) add(op Operation) {
 func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*operation) (results []combine.Result[Reply], err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)
 	defer cancel()
-	if err := s.step(bounded, AfterAcquire); err != nil {
-		return nil, err
-	}
-	whole := &operation{intent: Operation{Wallet: batch[0].intent.Wallet}, batch: true}
 	inDoubt := true // after a panic too
 	defer func() {
 		if inDoubt { // then the Combiner does not release: what comes next waits for ForUpdate instead
 			_ = s.turns.Release(ctx, l)
 		}
 	}()
+	if err := s.step(bounded, AfterAcquire); err != nil {
+		return nil, err
+	}
+	whole := &operation{intent: Operation{Wallet: batch[0].intent.Wallet}, batch: true}
 	_, err = s.transact(bounded, whole, func(ctx context.Context) (Reply, error) {
 		var err error
 		results, err = s.runTogether(ctx, whole, batch) // those of the last run stand: transact succeeds if its commit does
@@ -134,7 +134,7 @@ func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*o
 	for _, o := range batch {
 		o.unknown = o.unknown || whole.unknown
 	}
-	inDoubt = err != nil && whole.unknown
+	inDoubt = err != nil && (whole.unknown || errors.Is(err, locking.ErrLost)) // the second makes a batch of two halves unknown
 	switch {
 	case err == nil:
 		return results, nil

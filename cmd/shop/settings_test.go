@@ -60,7 +60,7 @@ var badSettings = []struct {
 	{"timeout 0", "serve --request-timeout=0s", []string{"--request-timeout"}},
 	{"negative delay", "serve --drain-delay=-1s", []string{"--drain-delay"}},
 	{"TTL too short", "serve --lock-ttl=1ms", []string{"--lock-ttl"}},
-	{"TTL too short for batches", "serve --strategy=combined --lock-ttl=150ms", []string{"--lock-ttl", "200ms"}},
+	{"TTL too short for batches", "serve --strategy=combined --lock-ttl=350ms", []string{"--lock-ttl", "400ms"}},
 	{"no connections", "serve --pg-max-conns=0", []string{"--pg-max-conns"}},
 	{"negative rate", "serve --rate-limit=-1", []string{"--rate-limit"}},
 	{"negative share", "serve --max-per-client=-1", []string{"--max-per-client"}},

@@ -1,9 +1,11 @@
 package combine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +20,8 @@ type Config[Q, A any] struct {
 	Lock  locking.Options // of the lease; NoWait and MaxWait do not apply while a request is undecided
 
 	// Apply applies a batch in its order, and returns a result for each request. ctx ends with the lease. An
-	// error means that no request had an effect, unless it matches locking.ErrOutcomeUnknown. With OfOne it says that
-	// others than one may succeed. A request may be applied again, under a greater fence: Apply must recognize it.
+	// error means that no request had an effect, unless it matches locking.ErrOutcomeUnknown. OfOne marks the error that
+	// one request of the batch caused. A request may be applied again, under a greater fence: Apply must recognize it.
 	Apply func(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error)
 
 	// Key returns the idempotency key of a request, with all that tells it from another request
@@ -39,6 +41,8 @@ type Config[Q, A any] struct {
 	Pause time.Duration // after MaxTurn, in which a woken process can take the lease; 0: 2 ms
 	Trust time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
 	Tries int           // of a request whose outcome is unknown; 0: 3
+
+	Log *slog.Logger // of panics of Apply, with their stacks; nil: slog.Default()
 }
 
 // Result is the result of one request.
@@ -57,8 +61,9 @@ func (e *ofOne) Unwrap() error { return e.error }
 
 // The errors of a Combiner, besides those of package locking and of Apply.
 var (
-	ErrFull   = fmt.Errorf("%w: combine: too many requests wait for the keys", locking.ErrBusy)
-	ErrClosed = errors.New("combine: closed")
+	ErrFull = fmt.Errorf("%w: combine: too many requests wait for the keys", locking.ErrBusy)
+	// ErrClosed matches locking.ErrBusy: the request had no effect, and another process may serve it.
+	ErrClosed = fmt.Errorf("%w: combine: closed", locking.ErrBusy)
 	// ErrNoLease reports that the lease was not granted, or not for long enough. The Store's error is wrapped with it.
 	ErrNoLease = errors.New("combine: no lease")
 	// ErrPanic reports that Apply panicked in each try. The outcome is unknown.
@@ -73,12 +78,12 @@ type Combiner[Q, A any] struct {
 	end    context.CancelCauseFunc
 	work   sync.WaitGroup
 
-	mu    sync.Mutex
-	lines map[string]*line[Q, A] // by keys; none is empty and without a goroutine
+	mu     sync.Mutex
+	queues map[string]*queue[Q, A] // by keys; none is empty and without a goroutine
 }
 
-// line is the queue of a set of keys. The Combiner's mutex guards all but keys.
-type line[Q, A any] struct {
+// queue holds the requests for a set of keys. The Combiner's mutex guards all but keys.
+type queue[Q, A any] struct {
 	keys    []string
 	again   []*request[Q, A] // undecided, and tried again before those that wait
 	waiting []*request[Q, A]
@@ -89,21 +94,22 @@ type line[Q, A any] struct {
 	all     chan struct{}
 }
 
-func (l *line[Q, A]) empty() bool { return len(l.again)+len(l.waiting) == 0 }
+func (q *queue[Q, A]) empty() bool { return len(q.again)+len(q.waiting) == 0 }
 
 // request is one call of Do. While it is in a queue the Combiner's mutex guards it, and while it runs only
-// the goroutine of its line uses it.
+// the goroutine of its queue uses it, except for gone.
 type request[Q, A any] struct {
-	of    Q
-	key   string
-	place int  // how many requests joined the queue before
-	runs  bool // in a batch: its ctx is ignored
-	tries int
-	alone bool             // the next try is a batch of its own
-	last  error            // why it is tried again; an unknown outcome stays
-	same  []*request[Q, A] // of the same batch, with the same key
-	copy  bool             // in the list same of another
-	done  chan Result[A]
+	of     Q
+	key    string
+	ticket int // how many requests joined the queue before
+	tries  int
+	runs   bool             // in a batch: its ctx is ignored
+	alone  bool             // the next try is a batch of its own
+	copy   bool             // in the list same of another
+	last   error            // why it is tried again; an unknown outcome stays
+	gone   error            // why its client has left; the mutex guards it
+	same   []*request[Q, A] // of the same batch, with the same key
+	done   chan Result[A]
 }
 
 // New makes a Combiner.
@@ -119,9 +125,6 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	if config.Store == nil || config.Apply == nil {
 		return nil, errors.New("combine: Config.Store and Config.Apply are required")
 	}
-	if config.Lock.MaxHold > 0 && config.MaxTurn >= config.Lock.MaxHold {
-		return nil, errors.New("combine: Config.MaxTurn must be below Config.Lock.MaxHold")
-	}
 	setDefault(&config.MaxQueue, 4096)
 	setDefault(&config.MaxBatch, 128)
 	setDefault(&config.MaxTurn, 50*time.Millisecond)
@@ -129,7 +132,11 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	setDefault(&config.Pause, 2*time.Millisecond)
 	setDefault(&config.Trust, time.Second)
 	setDefault(&config.Tries, 3)
-	c := &Combiner[Q, A]{config: config, lines: map[string]*line[Q, A]{}}
+	if config.Lock.MaxHold > 0 && config.MaxTurn >= config.Lock.MaxHold {
+		return nil, fmt.Errorf("combine: Config.MaxTurn (%v) must be below Config.Lock.MaxHold (%v)", config.MaxTurn, config.Lock.MaxHold)
+	}
+	config.Log = cmp.Or(config.Log, slog.Default())
+	c := &Combiner[Q, A]{config: config, queues: map[string]*queue[Q, A]{}}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	return c, nil
 }
@@ -144,8 +151,8 @@ func setDefault[N ~int | ~int64](n *N, value N) {
 // own result.
 //
 // If ctx ends while q is queued, q has no effect, and the error matches ctx.Err() and locking.ErrBusy. While
-// q is applied, Do waits for its result. If ctx ends while q waits to be tried again, the error matches that
-// of the last try. An error matches locking.ErrOutcomeUnknown if, and only if, q may have had an effect.
+// q is applied, Do waits for its result. If q would have to be tried again, and ctx ends before that, the error matches
+// that of the last try. An error matches locking.ErrOutcomeUnknown if, and only if, q may have had an effect.
 func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error) {
 	var none A
 	keys, err := locking.SortedKeys(keys)
@@ -159,7 +166,7 @@ func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error)
 	if c.config.Key != nil {
 		r.key = c.config.Key(q)
 	}
-	l, err := c.join(r, keys)
+	in, err := c.join(r, keys)
 	if err != nil {
 		return none, err
 	}
@@ -168,11 +175,8 @@ func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error)
 		return c.read(r, result)
 	case <-ctx.Done():
 	}
-	if c.leave(r, l) {
-		if r.last != nil {
-			return none, fmt.Errorf("%w; %w", r.last, ctx.Err())
-		}
-		return none, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
+	if c.leave(r, in, ctx.Err()) {
+		return none, r.left()
 	}
 	return c.read(r, <-r.done)
 }
@@ -191,8 +195,8 @@ func (c *Combiner[Q, A]) Queued() (n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.lines {
-		n += len(l.again) + len(l.waiting)
+	for _, q := range c.queues {
+		n += len(q.again) + len(q.waiting)
 	}
 	return n
 }
@@ -207,42 +211,52 @@ func (c *Combiner[Q, A]) Close() {
 }
 
 // join puts a request into its queue, and starts the queue's goroutine if there is none.
-func (c *Combiner[Q, A]) join(r *request[Q, A], keys []string) (*line[Q, A], error) {
+func (c *Combiner[Q, A]) join(r *request[Q, A], keys []string) (*queue[Q, A], error) {
 	name := strings.Join(keys, "\x00") // no key has a NUL
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
 		return nil, ErrClosed
 	}
-	l := c.lines[name]
+	q := c.queues[name]
 	switch {
-	case l == nil:
-		l = &line[Q, A]{keys: keys}
-		c.lines[name] = l
-		c.work.Go(func() { c.serve(name, l) })
-	case len(l.waiting) >= c.config.MaxQueue:
+	case q == nil:
+		q = &queue[Q, A]{keys: keys}
+		c.queues[name] = q
+		c.work.Go(func() { c.serve(name, q) })
+	case len(q.waiting) >= c.config.MaxQueue:
 		return nil, ErrFull
 	}
-	r.place = l.joined
-	l.joined++
-	l.waiting = append(l.waiting, r)
-	if l.awaited--; l.awaited == 0 {
-		close(l.all)
+	r.ticket = q.joined
+	q.joined++
+	q.waiting = append(q.waiting, r)
+	if q.awaited--; q.awaited == 0 {
+		close(q.all)
 	}
-	return l, nil
+	return q, nil
 }
 
-// leave takes a request out of its queue. False: it runs, or is answered.
-func (c *Combiner[Q, A]) leave(r *request[Q, A], l *line[Q, A]) bool {
+// leave takes a request, whose ctx has ended with why, out of its queue. False: it runs, and is answered after that,
+// or it is answered.
+func (c *Combiner[Q, A]) leave(r *request[Q, A], q *queue[Q, A], why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	r.gone = why
 	if r.runs {
 		return false
 	}
 	is := func(other *request[Q, A]) bool { return other == r }
-	l.again, l.waiting = slices.DeleteFunc(l.again, is), slices.DeleteFunc(l.waiting, is)
-	if l.empty() && !l.running && l.stop != nil {
-		l.stop() // no request waits for the lease
+	q.again, q.waiting = slices.DeleteFunc(q.again, is), slices.DeleteFunc(q.waiting, is)
+	if q.empty() && !q.running && q.stop != nil {
+		q.stop() // no request waits for the lease
 	}
 	return true
+}
+
+// left returns the error of a request whose client has left before it was decided.
+func (r *request[Q, A]) left() error {
+	if r.last != nil {
+		return fmt.Errorf("%w; %w", r.last, r.gone)
+	}
+	return fmt.Errorf("%w: %w", locking.ErrBusy, r.gone)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// free is a lock service without other holders. err is its answer to acquire.
+// free is a lock service without other holders. err is its answer.
 type free struct {
 	mu     sync.Mutex
 	grants int
@@ -35,6 +33,13 @@ func (s *free) hold(d time.Duration) {
 	s.busy = time.Now().Add(d)
 }
 
+// fail sets err.
+func (s *free) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
 func (s *free) TryAcquire(_ context.Context, keys ...string) (locking.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +54,13 @@ func (s *free) TryAcquire(_ context.Context, keys ...string) (locking.Lease, err
 }
 
 func (s *free) Renew(_ context.Context, l locking.Lease) (locking.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.lost {
 		return l, locking.ErrLost
+	}
+	if s.err != nil {
+		return l, s.err
 	}
 	l.Until = time.Now().Add(s.ttl)
 	return l, nil
@@ -121,8 +131,8 @@ func TestDo_OneBatchForAllThatWait(t *testing.T) {
 		}
 		time.Sleep(time.Second) // longer than MaxGather
 		synctest.Wait()
-		if len(c.lines) != 0 {
-			t.Errorf("%d queues are left", len(c.lines))
+		if len(c.queues) != 0 {
+			t.Errorf("%d queues are left", len(c.queues))
 		}
 	})
 }
@@ -196,6 +206,32 @@ func TestDo_TheLeaseMustBeLongEnough(t *testing.T) {
 	})
 }
 
+// late is a lock service whose first grants are over when they arrive.
+type late struct {
+	*free
+	grants int
+}
+
+func (s *late) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	l, err := s.free.TryAcquire(ctx, keys...)
+	if s.free.grants <= s.grants {
+		l.Until = time.Now()
+	}
+	return l, err
+}
+
+func TestDo_AGrantThatCameTooLateIsTriedAgain(t *testing.T) {
+	for grants, want := range map[int]error{2: nil, 3: locking.ErrLost} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &late{&free{ttl: time.Minute}, grants}
+			c := open(t, Config[string, string]{Store: store, Apply: echo(0)})
+			if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, want) || (err == nil) != (want == nil) || store.free.grants != 3 {
+				t.Errorf("%d of %d grants were too late: %v, want %v", grants, store.free.grants, err, want)
+			}
+		})
+	}
+}
+
 func TestDo_WithoutALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("connection refused")
@@ -231,26 +267,6 @@ func TestDo_AFullQueueIsBusy(t *testing.T) {
 	})
 }
 
-// A client that leaves the queue has no effect, and shifts no answer. One that leaves a batch waits for it.
-func TestDo_AClientLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := open(t, Config[string, string]{Apply: echo(time.Second)})
-		ctx, leave := context.WithCancel(t.Context())
-		running, queued := ask(ctx, c, "running", "k"), ask(ctx, c, "queued", "k")
-		behind := ask(t.Context(), c, "behind", "k")
-		leave()
-		if got := <-queued; !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, locking.ErrBusy) {
-			t.Errorf("queued: %+v", got)
-		}
-		if got := <-running; got.answer != "running" || got.err != nil {
-			t.Errorf("running: %+v", got)
-		}
-		if got := <-behind; got.answer != "behind" || got.err != nil {
-			t.Errorf("behind: %+v", got)
-		}
-	})
-}
-
 func TestDo_InvalidRequests(t *testing.T) {
 	c := open(t, Config[string, string]{Apply: echo(0)})
 	if _, err := c.Do(t.Context(), "q"); !errors.Is(err, locking.ErrKey) {
@@ -263,140 +279,6 @@ func TestDo_InvalidRequests(t *testing.T) {
 	}
 }
 
-// A batch with a request that makes Apply panic: the others are done, each alone, and it is told so.
-func TestDo_OneBadRequestFailsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &free{ttl: time.Minute}
-		c := open(t, Config[string, string]{Store: store, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
-			all, err := echo(time.Second)(ctx, l, batch)
-			if slices.Contains(batch, "bad") {
-				panic("bad request")
-			}
-			return all, err
-		}})
-		first := ask(t.Context(), c, "first", "k")
-		bad, good := ask(t.Context(), c, "bad", "k"), ask(t.Context(), c, "good", "k")
-		if got := <-bad; !errors.Is(got.err, ErrPanic) || !errors.Is(got.err, locking.ErrOutcomeUnknown) {
-			t.Errorf("bad: %+v", got)
-		}
-		for name, o := range map[string]<-chan outcome{"first": first, "good": good} {
-			if got := <-o; got.answer != name || got.err != nil {
-				t.Errorf("%s: %+v", name, got)
-			}
-		}
-		if store.grants < 4 {
-			t.Errorf("%d leases: want a new one after each panic", store.grants)
-		}
-	})
-}
-
-// What may have been done in one try stays unknown, although the later ones did nothing.
-func TestDo_UnknownStaysUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		unanswered := true
-		c := open(t, Config[string, string]{Apply: func(context.Context, locking.Lease, []string) ([]Result[string], error) {
-			if unanswered {
-				unanswered = false
-				return nil, locking.ErrOutcomeUnknown
-			}
-			return []Result[string]{{Err: errors.New("read-only")}}, nil
-		}})
-		if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, locking.ErrOutcomeUnknown) || unanswered {
-			t.Errorf("then an error of the request: got %v, want ErrOutcomeUnknown", err)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		fates := []error{locking.ErrOutcomeUnknown, locking.ErrLost, errors.New("deadlock detected")}
-		c := open(t, Config[string, string]{Apply: func(context.Context, locking.Lease, []string) ([]Result[string], error) {
-			fate := fates[0]
-			fates = fates[1:]
-			return nil, fate
-		}})
-		if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, locking.ErrOutcomeUnknown) || len(fates) > 0 {
-			t.Errorf("got %v with %d tries left, want ErrOutcomeUnknown", err, len(fates))
-		}
-	})
-}
-
-// A client that leaves while its request waits to be tried again is told what is known, and the batch that
-// is undecided is tried again as a whole.
-func TestDo_AClientLeavesBetweenTwoTries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var batches [][]string
-		c := open(t, Config[string, string]{Store: &free{ttl: time.Minute}, MaxTurn: 10 * time.Second, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
-			batches = append(batches, batch)
-			all, err := echo(time.Second)(ctx, l, batch)
-			if len(batches) == 2 {
-				err = locking.ErrOutcomeUnknown
-			}
-			return all, err
-		}})
-		ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
-		defer leave()
-		first := ask(t.Context(), c, "first", "k")
-		left, stays, too := ask(ctx, c, "left", "k"), ask(t.Context(), c, "stays", "k"), ask(t.Context(), c, "too", "k")
-		c.config.Store.(*free).hold(time.Minute) // the lease of the batch must expire
-		if got := <-left; !errors.Is(got.err, locking.ErrOutcomeUnknown) || !errors.Is(got.err, context.DeadlineExceeded) {
-			t.Errorf("left: %+v", got)
-		}
-		for name, o := range map[string]<-chan outcome{"first": first, "stays": stays, "too": too} {
-			if got := <-o; got.answer != name || got.err != nil {
-				t.Errorf("%s: %+v", name, got)
-			}
-		}
-		if want := "[[first] [left stays too] [stays too]]"; fmt.Sprint(batches) != want {
-			t.Errorf("%v, want %s", batches, want)
-		}
-	})
-}
-
-// When all clients have left, the goroutine stops to wait for the lease.
-func TestDo_NoGoroutineWaitsForNoClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &free{ttl: time.Minute}
-		store.hold(time.Hour)
-		c := open(t, Config[string, string]{Store: store, Apply: echo(0)})
-		ctx, leave := context.WithCancel(t.Context())
-		one, two := ask(ctx, c, "1", "k"), ask(ctx, c, "2", "k")
-		leave()
-		<-one
-		<-two
-		synctest.Wait()
-		if c.mu.Lock(); len(c.lines) != 0 {
-			t.Errorf("%d queues for which no client waits", len(c.lines))
-		}
-		c.mu.Unlock()
-	})
-}
-
-// Apply may end its goroutine, as t.FailNow does.
-func TestDo_ApplyThatEndsItsGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := open(t, Config[string, string]{Apply: func(context.Context, locking.Lease, []string) ([]Result[string], error) {
-			runtime.Goexit()
-			return nil, nil
-		}})
-		if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, ErrPanic) {
-			t.Errorf("got %v, want ErrPanic", err)
-		}
-	})
-}
-
-// A lease that is lost in the middle is told as that, and not as a client that has left.
-func TestDo_ALostLeaseIsNoClientThatLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &free{ttl: 3 * time.Second}
-		c := open(t, Config[string, string]{Store: store, Tries: 1, Apply: func(ctx context.Context, _ locking.Lease, _ []string) ([]Result[string], error) {
-			<-ctx.Done()
-			return nil, fmt.Errorf("query: %w", ctx.Err())
-		}})
-		store.lost = true
-		if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, locking.ErrLost) {
-			t.Errorf("got %v, want ErrLost", err)
-		}
-	})
-}
-
 func TestClose_AnswersAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, Config[string, string]{Apply: echo(time.Second)})
@@ -405,7 +287,7 @@ func TestClose_AnswersAll(t *testing.T) {
 		if got := <-running; got.answer != "running" || got.err != nil {
 			t.Errorf("running: %+v", got)
 		}
-		if got := <-queued; !errors.Is(got.err, ErrClosed) {
+		if got := <-queued; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, locking.ErrBusy) {
 			t.Errorf("queued: %+v", got)
 		}
 		if _, err := c.Do(t.Context(), "late", "k"); !errors.Is(err, ErrClosed) {
@@ -419,6 +301,7 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"no store": {Apply: echo(0)},
 		"no apply": {Store: &free{}},
 		"negative": {Store: &free{}, Apply: echo(0), MaxQueue: -1},
+		"default":  {Store: &free{}, Apply: echo(0), Lock: locking.Options{MaxHold: 50 * time.Millisecond}},
 		"MaxHold":  {Store: &free{}, Apply: echo(0), Lock: locking.Options{MaxHold: time.Second}, MaxTurn: time.Second},
 	} {
 		if _, err := New(c); err == nil {
@@ -448,39 +331,4 @@ func BenchmarkDo_Alone(b *testing.B) {
 			}
 		}
 	})
-}
-
-func TestHalved_NothingRunsUnderALeaseInDoubt(t *testing.T) {
-	full := errors.New("disk full")
-	for name, c := range map[string]struct {
-		fates [2]error
-		calls int
-		want  error
-		each  [2]error
-	}{
-		"both done":             {[2]error{}, 2, nil, [2]error{}},
-		"the first is unknown":  {[2]error{locking.ErrOutcomeUnknown}, 1, locking.ErrOutcomeUnknown, [2]error{}},
-		"the first fails":       {[2]error{full}, 1, full, [2]error{}},
-		"the second fails":      {[2]error{nil, full}, 2, nil, [2]error{nil, full}},
-		"the second is unknown": {[2]error{nil, locking.ErrOutcomeUnknown}, 2, locking.ErrOutcomeUnknown, [2]error{}},
-		"the lease is lost":     {[2]error{nil, locking.ErrLost}, 2, locking.ErrOutcomeUnknown, [2]error{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			calls := 0
-			combiner := open(t, Config[string, string]{Apply: func(_ context.Context, _ locking.Lease, part []string) ([]Result[string], error) {
-				if len(part) == 2 {
-					return nil, OfOne(full)
-				}
-				calls++
-				return []Result[string]{{Answer: part[0]}}, c.fates[calls-1]
-			}})
-			results, err := (&turns[string, string]{Combiner: combiner}).halved(t.Context(), locking.Lease{}, []string{"a", "b"})
-			if calls != c.calls || !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Fatalf("%d calls, %v; want %d, %v", calls, err, c.calls, c.want)
-			}
-			if err == nil && (len(results) != 2 || results[0].Err != c.each[0] || results[1].Err != c.each[1]) {
-				t.Errorf("%+v, want the errors %v", results, c.each)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-// Package combine serves all requests that wait for a key in this process by one turn of its
+// Package combine serves all requests that wait for a key in this process under one lease of its
 // lock: flat combining, under a distributed lock.
 //
 // # The question
@@ -45,14 +45,16 @@
 // # When the outcome is unknown
 //
 // Apply returns an error that matches locking.ErrOutcomeUnknown when its COMMIT was not answered. Then
-// nothing else may run under this lease: a write may still be under way. The lease expires, another
+// nothing else may run under this lease: a write may still be under way. (Before it returns, Apply may run its transaction
+// again under the same lease, if the second one waits until the first has ended: for a row lock, or a guard.) The lease
+// expires, another
 // one with a greater fence is taken, and the requests of the batch are queued again, before all others. Apply
 // finds by the request's idempotency key that it was done, and returns the stored answer. A batch that
 // panics, or is unknown twice, is taken apart: each request is tried alone, so that one bad
 // request does not fail the others. The same is done when a lease was lost.
 //
-// That takes a TTL each time. A client may leave in between, and is told that the outcome is unknown. So it
-// is after Tries tries. An unknown outcome stays unknown, whatever a later try says, unless it succeeds.
+// That takes a TTL each time. A client whose ctx has ended does not wait for it: Do returns that the outcome is unknown, as
+// it does after Tries tries. An unknown outcome stays unknown, whatever a later try says, unless it succeeds.
 //
 // # What goes wrong, and what happens then
 //
@@ -65,12 +67,13 @@
 //	Apply's COMMIT is not answered     applied again, under a lease with   wait for that
 //	                                   a greater fence
 //	Apply panics                       the same, each alone; after Tries   wait for that
-//	                                   ErrPanic
+//	                                   ErrPanic. Each panic is logged
 //	the lease is lost                  Apply's ctx ends; tried again, if   wait for a new lease
 //	                                   Apply returns an error
-//	too little trust is left           -                                   a new lease first; ErrNoLease and ErrLost
-//	                                                                       when that happens Tries times
-//	a client leaves                    it waits for its answer             it is taken out
+//	too little trust is left           a half that has not begun: ErrLost  a new lease first; ErrNoLease and ErrLost
+//	                                                                       when that happens Tries times in a row
+//	a client leaves                    it waits for its answer, but not    it is taken out
+//	                                   for another lease
 //	the process pauses                 its fence is stale: Apply refuses   as above
 //	the process dies                   unknown to the clients, who repeat  not done
 //	                                   them under their keys

@@ -26,7 +26,7 @@ func TestSchedules_NoticeMutants(t *testing.T) {
 		"unknown is forgotten":             {"serve.go", "	if r.last != nil &&", "	if false && r.last != nil &&"},
 		"a panic is called a failure":      {"combine.go", `fmt.Errorf("%w: combine: Apply panicked", locking.ErrOutcomeUnknown)`, `errors.New("combine: Apply panicked")`},
 		"only the first of equals is told": {"serve.go", "		same.done <- result\n", "		_ = same\n"},
-		"a goroutine for each request":     {"combine.go", "	r.place = l.joined\n", "	if l.joined > 0 {\n		c.work.Go(func() { c.serve(name, l) })\n	}\n	r.place = l.joined\n"},
+		"a goroutine for each request":     {"combine.go", "	r.ticket = q.joined\n", "	if q.joined > 0 {\n		c.work.Go(func() { c.serve(name, q) })\n	}\n	r.ticket = q.joined\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -145,7 +146,7 @@ func (w *world) run(t *testing.T) {
 			Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[int], error) {
 				return w.apply(ctx, p, l, batch)
 			},
-			Key: func(q string) string { return q }, MaxBatch: 3, Tries: 4,
+			Key: func(q string) string { return q }, MaxBatch: 3, Tries: 4, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

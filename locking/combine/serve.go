@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -11,9 +12,9 @@ import (
 )
 
 // serve takes lease after lease until no request is left.
-func (c *Combiner[Q, A]) serve(name string, l *line[Q, A]) {
-	t := &turns[Q, A]{Combiner: c, line: l}
-	for over := false; !c.finish(name, l); over = t.turn() {
+func (c *Combiner[Q, A]) serve(name string, q *queue[Q, A]) {
+	t := &turns[Q, A]{Combiner: c, queue: q}
+	for over := false; !c.finish(name, q); over = t.turn() {
 		if over {
 			select {
 			case <-time.After(c.config.Pause):
@@ -23,22 +24,22 @@ func (c *Combiner[Q, A]) serve(name string, l *line[Q, A]) {
 	}
 }
 
-// finish removes a line for which no request waits. No request can join it after that.
-func (c *Combiner[Q, A]) finish(name string, l *line[Q, A]) bool {
+// finish removes a queue for which no request waits. No request can join it after that.
+func (c *Combiner[Q, A]) finish(name string, q *queue[Q, A]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !l.empty() {
+	if !q.empty() {
 		return false
 	}
-	delete(c.lines, name)
+	delete(c.queues, name)
 	return true
 }
 
-// turns is the work of the goroutine of a line.
+// turns is the work of the goroutine of a queue.
 type turns[Q, A any] struct {
 	*Combiner[Q, A]
-	line *line[Q, A]
-	late int // leases in a row that came too late for a batch
+	queue *queue[Q, A]
+	late  int // leases in a row that came too late for a batch
 }
 
 // turn takes the lease once, and applies batches under it. over: until MaxTurn was over.
@@ -47,7 +48,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 	defer stop()
 	waited, lock := t.begin(stop)
 	granted, began := false, false
-	err := locking.Do(ctx, t.config.Store, lock, t.line.keys, func(ctx context.Context, l locking.Lease) error {
+	err := locking.Do(ctx, t.config.Store, lock, t.queue.keys, func(ctx context.Context, l locking.Lease) error {
 		granted = true
 		largest := 0
 		for first := time.Now(); trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn); {
@@ -66,6 +67,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 		return context.Cause(ctx)
 	})
 	t.end()
+	granted = granted || errors.Is(err, locking.ErrLost) // it was over when it was granted
 	switch {
 	case began:
 		t.late = 0
@@ -86,12 +88,12 @@ const fewPart = 4
 // gatherPart bounds the wait of gather by this part of the time that the last batch took.
 const gatherPart = 8
 
-// await expects those who wait, and the clients of a batch that is about to be answered, for the next batch.
+// await expects, for the next batch, the requests that wait and one of each client that is about to be answered.
 func (t *turns[Q, A]) await(batch int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	waiting := len(t.line.again) + len(t.line.waiting)
-	t.line.awaited, t.line.all = min(batch, t.config.MaxBatch-waiting), make(chan struct{})
+	waiting := len(t.queue.again) + len(t.queue.waiting)
+	t.queue.awaited, t.queue.all = min(batch, t.config.MaxBatch-waiting), make(chan struct{})
 }
 
 // gather waits until all that are expected wait, but no longer than limit. Clients that send their next request at
@@ -99,7 +101,7 @@ func (t *turns[Q, A]) await(batch int) {
 // released and taken again.
 func (t *turns[Q, A]) gather(ctx context.Context, limit time.Duration) {
 	t.mu.Lock()
-	wait, all := t.line.awaited > 0, t.line.all
+	wait, all := t.queue.awaited > 0, t.queue.all
 	t.mu.Unlock()
 	if !wait || limit <= 0 {
 		return
@@ -118,17 +120,17 @@ func (t *turns[Q, A]) gather(ctx context.Context, limit time.Duration) {
 func (t *turns[Q, A]) begin(stop func()) (waited int, lock locking.Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.line.stop = stop
-	if lock = t.config.Lock; len(t.line.again) > 0 {
+	t.queue.stop = stop
+	if lock = t.config.Lock; len(t.queue.again) > 0 {
 		lock.NoWait, lock.MaxWait = false, 0
 	}
-	return t.line.joined, lock
+	return t.queue.joined, lock
 }
 
 func (t *turns[Q, A]) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.line.running = false
+	t.queue.running = false
 }
 
 // trusted reports whether at least d is left of the lease.
@@ -146,7 +148,7 @@ func trusted(ctx context.Context, d time.Duration) bool {
 func (t *turns[Q, A]) waiting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.line.empty()
+	return !t.queue.empty()
 }
 
 // take takes the next batch out of the queue: undecided requests first, and not together with others. It takes no
@@ -154,17 +156,17 @@ func (t *turns[Q, A]) waiting() bool {
 func (t *turns[Q, A]) take(least int) (batch []*request[Q, A]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.line
+	q := t.queue
 	switch {
-	case len(l.again)+len(l.waiting) < least:
-	case len(l.again) == 0:
-		batch, l.waiting = t.pick(l.waiting, t.config.MaxBatch)
-	case l.again[0].alone:
-		batch, l.again = t.pick(l.again, 1)
+	case len(q.again)+len(q.waiting) < least:
+	case len(q.again) == 0:
+		batch, q.waiting = t.pick(q.waiting, t.config.MaxBatch)
+	case q.again[0].alone:
+		batch, q.again = t.pick(q.again, 1)
 	default:
-		batch, l.again = t.pick(l.again, t.config.MaxBatch)
+		batch, q.again = t.pick(q.again, t.config.MaxBatch)
 	}
-	l.running = l.running || len(batch) > 0
+	q.running = q.running || len(batch) > 0
 	return batch
 }
 
@@ -217,11 +219,21 @@ func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*reque
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, r := range again {
-		r.runs = false
-	}
-	t.line.again = append(again, t.line.again...)
+	t.queue.again = append(t.stay(again), t.queue.again...)
 	return err
+}
+
+// stay answers the requests whose clients have left while they ran, and returns the others, which wait for another lease.
+func (t *turns[Q, A]) stay(list []*request[Q, A]) (others []*request[Q, A]) {
+	for _, r := range list {
+		if r.gone != nil {
+			r.answer(Result[A]{Err: r.left()})
+			continue
+		}
+		r.runs = false
+		others = append(others, r)
+	}
+	return others
 }
 
 // undecided reports whether a request may have another result under a later lease.
@@ -245,7 +257,7 @@ func (r *request[Q, A]) undecided(err error) []*request[Q, A] {
 }
 
 // call calls Apply in a goroutine of its own, which Apply may end by runtime.Goexit. A panic may come after
-// a commit.
+// a commit. It is logged here: if the next try succeeds, no client receives it.
 func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (results []Result[A], err error) {
 	done := make(chan struct{})
 	go func() {
@@ -253,6 +265,7 @@ func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (res
 		err = ErrPanic // until Apply returns
 		defer func() {
 			if p := recover(); p != nil {
+				t.config.Log.Error("combine: Apply panicked", "keys", t.queue.keys, "panic", p, "stack", string(debug.Stack()))
 				results, err = nil, fmt.Errorf("%w: %v", ErrPanic, p)
 			}
 		}()
@@ -262,9 +275,12 @@ func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (res
 	return results, err
 }
 
+// errLittleTrust is the error of a half that did not begin.
+var errLittleTrust = fmt.Errorf("%w: combine: less than Config.Trust was left of the lease", locking.ErrLost)
+
 // halved applies a batch, and each half of it if it failed because of one of its requests. An error of the first half
 // ends it: the second has no effect. After that an error of the second is the result of each of its requests; but if
-// it is undecided, so is the batch, and nothing else runs under the lease.
+// it is undecided, so is the batch, and nothing else runs under the lease. A half that has not begun is not undecided.
 func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error) {
 	results, err := t.config.Apply(ctx, l, batch)
 	one, is := errors.AsType[*ofOne](err)
@@ -275,17 +291,24 @@ func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []Q) ([
 		return []Result[A]{{Err: one.error}}, nil
 	}
 	first, second := batch[:len(batch)/2], batch[len(batch)/2:]
-	if results, err = t.halved(ctx, l, first); err != nil {
+	if results, err = t.half(ctx, l, first); err != nil {
 		return nil, err
 	}
-	rest, err := t.halved(ctx, l, second)
+	rest, err := t.half(ctx, l, second)
 	switch {
 	case err == nil:
 		return append(results, rest...), nil
-	case undecided(err):
+	case undecided(err) && !errors.Is(err, errLittleTrust):
 		return nil, fmt.Errorf("%w: a part was done, then: %w", locking.ErrOutcomeUnknown, err)
 	}
 	return append(results, slices.Repeat([]Result[A]{{Err: err}}, len(second))...), nil
+}
+
+func (t *turns[Q, A]) half(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error) {
+	if !trusted(ctx, t.config.Trust) {
+		return nil, errLittleTrust
+	}
+	return t.halved(ctx, l, batch)
 }
 
 // refuse answers the requests that got no lease: the first n that joined the queue. For those that are
@@ -297,20 +320,20 @@ func (t *turns[Q, A]) refuse(n int, err error) {
 	}
 	var refused []*request[Q, A]
 	t.mu.Lock()
-	undecided, waiting := t.line.again, t.line.waiting
-	t.line.again, t.line.waiting = nil, nil
+	undecided, waiting := t.queue.again, t.queue.waiting
+	t.queue.again, t.queue.waiting = nil, nil
 	for _, r := range undecided {
 		if r.tries++; r.tries < t.config.Tries && !closed {
-			t.line.again = append(t.line.again, r)
+			t.queue.again = append(t.queue.again, r)
 		} else {
 			refused = append(refused, r)
 		}
 	}
 	for _, r := range waiting {
-		if closed || r.place < n {
+		if closed || r.ticket < n {
 			refused = append(refused, r)
 		} else {
-			t.line.waiting = append(t.line.waiting, r)
+			t.queue.waiting = append(t.queue.waiting, r)
 		}
 	}
 	for _, r := range refused {

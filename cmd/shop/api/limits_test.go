@@ -14,6 +14,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/combine"
 	"shop/locking/idempotency"
 )
 
@@ -112,6 +113,7 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 	}{
 		{locking.ErrOutcomeUnknown, 503, api.TypeOutcomeUnknown},
 		{locking.ErrBusy, 503, api.TypeBusy},
+		{combine.ErrClosed, 503, api.TypeBusy},
 		{locking.ErrLost, 503, api.TypeLost},
 		{idempotency.ErrInProgress, 409, api.TypeInProgress},
 		{context.DeadlineExceeded, 504, api.TypeTimeout},

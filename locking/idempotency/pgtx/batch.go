@@ -37,6 +37,9 @@ type Result struct {
 // Of requests with the same key the first is run. The others get its reply, or ErrKeyReused, or
 // ErrInProgress if the first was not stored.
 //
+// If COMMIT is not answered, the transaction is run again, under the same lease: lock must name at least one row, so that
+// the second transaction waits until the first has ended. Only then it reads which replies are stored.
+//
 // op has no Request. Whether its COMMIT is undecided holds for all requests; see Op.Doubt.
 func (db *DB) RunAll(ctx context.Context, op *Op, requests []idempotency.Request, lock func(*Tx),
 	body func(ctx context.Context, tx *Tx, open []int) ([]Result, error),
@@ -95,30 +98,30 @@ func (t *Tx) replies(ctx context.Context, requests []idempotency.Request) (resul
 		return nil, nil, err
 	}
 	results = make([]Result, len(requests))
-	closed := make(map[place]bool, len(requests))
+	closed := make(map[primaryKey]bool, len(requests))
 	for _, r := range rows {
 		n := r.N - 1
-		closed[placeOf(requests[n])] = true
+		closed[primaryKeyOf(requests[n])] = true
 		if results[n].Reply = (idempotency.Reply{Status: r.Status, Body: r.Body, Replayed: true}); !bytes.Equal(r.Fingerprint, requests[n].Fingerprint[:]) {
 			results[n] = Result{Err: idempotency.ErrKeyReused}
 		}
 	}
 	for n, r := range requests {
-		if !closed[placeOf(r)] {
-			closed[placeOf(r)] = true
+		if !closed[primaryKeyOf(r)] {
+			closed[primaryKeyOf(r)] = true
 			open = append(open, n)
 		}
 	}
 	return results, open, nil
 }
 
-// place is where a reply is stored.
-type place struct {
+// primaryKey is that of a row of idempotency_keys.
+type primaryKey struct {
 	client uuid.UUID
 	key    string
 }
 
-func placeOf(r idempotency.Request) place { return place{r.Client, r.Key} }
+func primaryKeyOf(r idempotency.Request) primaryKey { return primaryKey{r.Client, r.Key} }
 
 // storeAll queues the INSERT of all keys, ordered as by every batch, so that two batches with the same
 // keys do not deadlock. It comes before the statements queued so far.
@@ -152,12 +155,12 @@ func (t *Tx) storeAll(ctx context.Context, requests []idempotency.Request, resul
 
 // share gives the requests whose key another request of the batch has the result of that one.
 func share(requests []idempotency.Request, results []Result, open []int) {
-	first := make(map[place]int, len(open))
+	first := make(map[primaryKey]int, len(open))
 	for _, n := range open {
-		first[placeOf(requests[n])] = n
+		first[primaryKeyOf(requests[n])] = n
 	}
 	for n, r := range requests {
-		switch of, ok := first[placeOf(r)]; {
+		switch of, ok := first[primaryKeyOf(r)]; {
 		case !ok || of == n:
 		case results[of].Err != nil:
 			results[n] = Result{Err: idempotency.ErrInProgress}
