@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -36,11 +37,37 @@ func acquire(ctx context.Context, store locking.Store, keys ...string) (lease lo
 
 // requestsMax is how often a request may remain without an answer before the check fails:
 // with a short TTL each takes a fraction of a second. triesMax is how often a check is
-// tried when the machine stalls during it.
+// tried when the machine stalls during it, and lateMax how often it may miss a time limit.
 const (
 	requestsMax = 40
 	triesMax    = 8
+	lateMax     = 4
 )
+
+// rounds runs a round of a check with a TTL of about d. If the round returns an error, a stall
+// of the machine may be the reason, and the next one has twice the TTL. Each has a key of its own,
+// because a void round may leave its key locked.
+func (s *suite) rounds(d time.Duration, round func(ttl time.Duration, key string) error) {
+	s.Helper()
+	var err error
+	for i := range lateMax {
+		err = round(s.ttl(d)<<i, fmt.Sprint(key, "/", i))
+		if err == nil || s.Failed() {
+			return
+		}
+	}
+	s.Errorf("in each of %d rounds: %v", lateMax, err)
+}
+
+// void returns err, of a request about a lease, if the lease has expired. Otherwise an error
+// fails the check.
+func (s *suite) void(l locking.Lease, err error) error {
+	s.Helper()
+	if err != nil && (l.Until.IsZero() || time.Now().Before(l.Until)) {
+		s.Fatalf("%+v is held: %v", l, err)
+	}
+	return err
+}
 
 // insist calls request until the store answers. On a machine that stalls, a request of any
 // store may miss its answer or fail to connect, and the suite does not test that. The
@@ -84,30 +111,40 @@ func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 // busy checks that a request for keys of another owner returns ErrBusy.
 func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
-	ctx := s.within(deadline)
+	if err := busy(s.within(deadline), store, keys...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// busy returns an error unless a request for the keys returns ErrBusy.
+func busy(ctx context.Context, store locking.Store, keys ...string) error {
 	var lease locking.Lease
 	err := insist(ctx, func(bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
 		return err
 	})
 	if !errors.Is(err, locking.ErrBusy) {
-		s.Fatalf("acquire %q, which another owner holds: got %+v and %v, want ErrBusy", keys, lease, err)
+		return fmt.Errorf("acquire %q, which another owner holds: got %+v and %w, want ErrBusy", keys, lease, err)
 	}
+	return nil
 }
 
 // renew renews a lease that is held.
 func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 	s.Helper()
-	ctx := s.within(deadline)
-	var next locking.Lease
-	err := insist(ctx, func(bool) (err error) {
-		next, err = store.Renew(ctx, l)
-		return err
-	})
+	next, err := renew(s.within(deadline), store, l)
 	if err != nil {
 		s.Fatalf("renew %+v, which is held: %v", l, err)
 	}
 	return next
+}
+
+func renew(ctx context.Context, store locking.Store, l locking.Lease) (next locking.Lease, err error) {
+	err = insist(ctx, func(bool) (err error) {
+		next, err = store.Renew(ctx, l)
+		return err
+	})
+	return next, err
 }
 
 func (s *suite) release(store locking.Store, l locking.Lease) {
