@@ -68,6 +68,22 @@ func (s Twisted) Release(ctx context.Context, l locking.Lease) error {
 	return s.Free(ctx, l)
 }
 
+// TwistedWaiter is a Twisted that is a locking.Waiter. Its Store is one too.
+type TwistedWaiter struct {
+	Twisted
+	Wait func(context.Context, []string) (locking.Lease, error)
+}
+
+// Acquire calls Wait.
+func (s TwistedWaiter) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	return s.Wait(ctx, keys)
+}
+
+// Any adapts a variant of any store to one of the stores S.
+func Any[S locking.Store](broken func(locking.Store) locking.Store) func(S) locking.Store {
+	return func(s S) locking.Store { return broken(s) }
+}
+
 // GrantsHeldKeys grants every request.
 func GrantsHeldKeys(s locking.Store, ttl time.Duration) locking.Store {
 	return Twisted{Store: s, Try: func(_ context.Context, keys []string) (locking.Lease, error) {

@@ -28,7 +28,7 @@ func (s *suite) acquire(d time.Duration, store locking.Store, keys ...string) lo
 
 // acquire is locking.Acquire, retried until it gets an answer.
 func acquire(ctx context.Context, store locking.Store, keys ...string) (lease locking.Lease, err error) {
-	err = insist(ctx, func(bool) (err error) {
+	err = Insist(ctx, func(bool) (err error) {
 		lease, err = locking.Acquire(ctx, store, options(), keys...)
 		return err
 	})
@@ -69,10 +69,10 @@ func (s *suite) void(l locking.Lease, err error) error {
 	return err
 }
 
-// insist calls request until the store answers. On a machine that stalls, a request of any
+// Insist calls request until the store answers. On a machine that stalls, a request of any
 // store may miss its answer or fail to connect, and the suite does not test that. The
 // argument of request is false in the first call and true in every later one.
-func insist(ctx context.Context, request func(again bool) error) error {
+func Insist(ctx context.Context, request func(again bool) error) error {
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
 	for tries := 1; ; tries++ {
@@ -89,23 +89,28 @@ func answered(err error) bool {
 	return err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrKey)
 }
 
-// try takes keys that are free. ErrBusy is wrong, unless an earlier attempt of this call
-// had no answer and may have left a lock behind.
-func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
+// try takes keys that are free.
+func (s *suite) try(store locking.Store, keys ...string) locking.Lease {
 	s.Helper()
-	ctx := s.within(deadline)
-	err := insist(ctx, func(again bool) (err error) {
+	lease, err := taken(s.within(deadline), store, keys...)
+	if err != nil {
+		s.Fatalf("acquire %q, which are free: %v", keys, err)
+	}
+	s.inspect(lease, keys)
+	return lease
+}
+
+// taken takes keys that are free. ErrBusy is wrong, unless an earlier attempt of this call
+// had no answer and may have left a lock behind.
+func taken(ctx context.Context, store locking.Store, keys ...string) (lease locking.Lease, err error) {
+	err = Insist(ctx, func(again bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
 		if again && errors.Is(err, locking.ErrBusy) {
 			lease, err = locking.Acquire(ctx, store, options(), keys...)
 		}
 		return err
 	})
-	if err != nil {
-		s.Fatalf("acquire %q, which are free: %v", keys, err)
-	}
-	s.inspect(lease, keys)
-	return lease
+	return lease, err
 }
 
 // busy checks that a request for keys of another owner returns ErrBusy.
@@ -119,7 +124,7 @@ func (s *suite) busy(store locking.Store, keys ...string) {
 // busy returns an error unless a request for the keys returns ErrBusy.
 func busy(ctx context.Context, store locking.Store, keys ...string) error {
 	var lease locking.Lease
-	err := insist(ctx, func(bool) (err error) {
+	err := Insist(ctx, func(bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
 		return err
 	})
@@ -140,7 +145,7 @@ func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 }
 
 func renew(ctx context.Context, store locking.Store, l locking.Lease) (next locking.Lease, err error) {
-	err = insist(ctx, func(bool) (err error) {
+	err = Insist(ctx, func(bool) (err error) {
 		next, err = store.Renew(ctx, l)
 		return err
 	})
@@ -156,7 +161,7 @@ func (s *suite) release(store locking.Store, l locking.Lease) {
 
 // release releases a lease that is held. A retry may find it released already.
 func release(ctx context.Context, store locking.Store, l locking.Lease) error {
-	return insist(ctx, func(again bool) error {
+	return Insist(ctx, func(again bool) error {
 		err := store.Release(ctx, l)
 		if again && errors.Is(err, locking.ErrLost) {
 			return nil
@@ -165,14 +170,31 @@ func release(ctx context.Context, store locking.Store, l locking.Lease) error {
 	})
 }
 
-// Taken takes keys that are free, in a test of a single store.
+// Taken takes keys that are free, in a test of a single store. As in the suite, a request without
+// an answer is repeated.
 func Taken(t testing.TB, s locking.Store, keys ...string) locking.Lease {
 	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), keys...)
+	lease, err := taken(t.Context(), s, keys...)
 	if err != nil {
-		t.Fatalf("acquire %q: %v", keys, err)
+		t.Fatalf("acquire %q, which are free: %v", keys, err)
 	}
 	return lease
+}
+
+// WantHeld fails the test unless another owner holds the keys.
+func WantHeld(t testing.TB, s locking.Store, keys ...string) {
+	t.Helper()
+	if err := busy(t.Context(), s, keys...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Released releases a lease that is held. It may be called in a Cleanup.
+func Released(t testing.TB, s locking.Store, l locking.Lease) {
+	t.Helper()
+	if err := release(context.WithoutCancel(t.Context()), s, l); err != nil {
+		t.Fatalf("release %+v, which is held: %v", l, err)
+	}
 }
 
 // WantBusy fails the test unless err matches locking.ErrBusy.
