@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,5 +68,20 @@ func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 				t.Errorf("it does not import %q", unused)
 			}
 		})
+	}
+}
+
+var importOfShop = regexp.MustCompile(`\t"shop/[^"]*"\n`)
+
+// The tests of a store need only packages below locking, so that they can be copied with it.
+func TestCopying_TheTestsOfEachStoreNeedOnlyLocking(t *testing.T) {
+	for store := range clients {
+		for _, file := range files(t, []string{path.Join("locking", store)})[0] {
+			for _, imported := range importOfShop.FindAllString(read(t, file), -1) {
+				if !strings.HasPrefix(imported, "\t\"shop/locking") {
+					t.Errorf("%s imports %s", file, strings.TrimSpace(imported))
+				}
+			}
+		}
 	}
 }

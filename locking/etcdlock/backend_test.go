@@ -78,7 +78,7 @@ func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) 
 func (g target) store(t testing.TB, ttl time.Duration) (*Store, error) {
 	client := g.client(t)
 	var store *Store
-	err := insist(func(bool) (err error) {
+	err := locktest.Insist(t.Context(), func(bool) (err error) {
 		store, err = New(t.Context(), client, ttl, Options{Prefix: g.prefix})
 		return err
 	})

@@ -9,59 +9,21 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
-// twisted is a Store in which some methods are replaced. acquire and acquired apply to
-// both TryAcquire and Acquire.
-type twisted struct {
-	*Store
-	acquired func(locking.Lease, error) (locking.Lease, error)
-	acquire  func(context.Context, func(context.Context, ...string) (locking.Lease, error), []string) (locking.Lease, error)
-	renew    func(context.Context, locking.Lease) (locking.Lease, error)
-	release  func(context.Context, locking.Lease) error
-}
-
-func (s twisted) through(ctx context.Context, f func(context.Context, ...string) (locking.Lease, error), keys []string) (l locking.Lease, err error) {
-	if s.acquire != nil {
-		l, err = s.acquire(ctx, f, keys)
-	} else {
-		l, err = f(ctx, keys...)
-	}
-	if s.acquired != nil && err == nil {
-		return s.acquired(l, err)
-	}
-	return l, err
-}
-
-func (s twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.through(ctx, s.Store.TryAcquire, keys)
-}
-
-func (s twisted) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.through(ctx, s.Store.Acquire, keys)
-}
-
-func (s twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-	if s.renew == nil {
-		return s.Store.Renew(ctx, l)
-	}
-	return s.renew(ctx, l)
-}
-
-func (s twisted) Release(ctx context.Context, l locking.Lease) error {
-	if s.release == nil {
-		return s.Store.Release(ctx, l)
-	}
-	return s.release(ctx, l)
-}
+var anyStore = locktest.Any[*Store]
 
 // changes makes a mutant that changes each granted lease.
 func changes(f func(*Store, *locking.Lease)) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
-		return twisted{Store: s, acquired: func(l locking.Lease, err error) (locking.Lease, error) {
-			f(s, &l)
+		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+			l, err := s.TryAcquire(ctx, keys...)
+			if err == nil {
+				f(s, &l)
+			}
 			return l, err
 		}}
 	}
@@ -77,7 +39,7 @@ func sharedSession(s *Store) locking.Store {
 		<-s.life.Done()
 		_ = session.Close()
 	})
-	lock := func(ctx context.Context, _ func(context.Context, ...string) (locking.Lease, error), keys []string) (locking.Lease, error) {
+	lock := func(ctx context.Context, keys []string) (locking.Lease, error) {
 		if _, err := checkKeys(keys); err != nil {
 			return locking.Lease{}, err
 		}
@@ -89,9 +51,9 @@ func sharedSession(s *Store) locking.Store {
 		}
 		return locking.Lease{Keys: keys, Owner: m.Key(), Fence: locking.Fence(m.Header().Revision), Until: time.Now().Add(5 * time.Second)}, nil
 	}
-	return twisted{
-		Store: s, acquire: lock,
-		release: func(ctx context.Context, l locking.Lease) error {
+	return locktest.Twisted{
+		Store: s, Try: lock,
+		Free: func(ctx context.Context, l locking.Lease) error {
 			_, err := s.client.Delete(ctx, l.Owner)
 			return err
 		},
@@ -100,7 +62,7 @@ func sharedSession(s *Store) locking.Store {
 
 // releasesTheQueue frees the key whichever Lease holds it.
 func releasesTheQueue(s *Store) locking.Store {
-	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
+	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		for _, k := range l.Keys {
 			if _, err := s.client.Delete(ctx, s.queueOf(k), clientv3.WithPrefix()); err != nil {
 				return err
@@ -111,61 +73,13 @@ func releasesTheQueue(s *Store) locking.Store {
 	}}
 }
 
-// deaf ignores the end of ctx.
-func deaf(s *Store) locking.Store {
-	return twisted{
-		Store: s,
-		acquire: func(ctx context.Context, f func(context.Context, ...string) (locking.Lease, error), keys []string) (locking.Lease, error) {
-			return f(context.WithoutCancel(ctx), keys...)
-		},
-		release: func(ctx context.Context, l locking.Lease) error { return s.Release(context.WithoutCancel(ctx), l) },
-	}
-}
-
-// oneByOne takes key by key, and keeps those it has when the next one is busy.
-func oneByOne(s *Store) locking.Store {
-	return twisted{Store: s, acquire: func(ctx context.Context, f func(context.Context, ...string) (locking.Lease, error), keys []string) (all locking.Lease, err error) {
-		for _, k := range keys {
-			if all, err = f(ctx, k); err != nil {
-				return locking.Lease{}, err
-			}
-		}
-		all.Keys = keys
-		return all, nil
-	}}
-}
-
-// guesses takes the lack of an answer for one: busy, or lost.
-func guesses(s *Store) locking.Store {
-	guess := func(err, instead error) error {
-		if errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, errNoAnswer) {
-			return instead
-		}
-		return err
-	}
-	return twisted{
-		Store: s,
-		acquire: func(ctx context.Context, f func(context.Context, ...string) (locking.Lease, error), keys []string) (locking.Lease, error) {
-			l, err := f(ctx, keys...)
-			return l, guess(err, locking.ErrBusy)
-		},
-		release: func(ctx context.Context, l locking.Lease) error { return guess(s.Release(ctx, l), locking.ErrLost) },
-	}
-}
-
 // leaseIDs returns the session's lease id as the fence, as etcd's own example does.
 func leaseIDs(s *Store) locking.Store {
-	return twisted{
-		Store: s,
-		acquired: func(l locking.Lease, err error) (locking.Lease, error) {
-			l.Fence = locking.Fence(id(s))
-			return l, err
-		},
-		release: func(ctx context.Context, l locking.Lease) error {
-			s.mu.Lock()
-			l.Fence = s.grants[l.Owner].lease.Fence
-			s.mu.Unlock()
-			return s.Release(ctx, l)
-		},
-	}
+	ids := changes(func(s *Store, l *locking.Lease) { l.Fence = locking.Fence(id(s)) })(s)
+	return locktest.Twisted{Store: ids, Free: func(ctx context.Context, l locking.Lease) error {
+		s.mu.Lock()
+		l.Fence = s.grants[l.Owner].lease.Fence
+		s.mu.Unlock()
+		return s.Release(ctx, l)
+	}}
 }

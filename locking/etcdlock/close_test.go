@@ -16,7 +16,7 @@ import (
 func TestClose_RefusesLaterRequests(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 5*time.Second)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	waited := make(chan error)
 	go func() {
 		_, err := store.Acquire(t.Context(), "k")
@@ -42,7 +42,7 @@ func TestClose_LeavesNothingInEtcd(t *testing.T) {
 	g := shared(t)
 	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
 	session := id(store)
-	take(t, holder, "k")
+	locktest.Taken(t, holder, "k")
 	waited := make(chan error)
 	go func() {
 		_, err := store.Acquire(t.Context(), "k")
@@ -63,9 +63,9 @@ func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	store, other := g.must(t, 3*time.Second), g.must(t, 20*time.Second)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	store.Close()
-	wantBusy(t, other, "k")
+	locktest.WantHeld(t, other, "k")
 	next, err := other.Acquire(t.Context(), "k")
 	if err != nil || time.Now().Before(lease.Until) {
 		t.Errorf("%+v, %v, %v before Until", next, err, time.Until(lease.Until))

@@ -104,7 +104,7 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 		t.Fatal("the killed member is still the leader")
 	}
 	fence := acquireRepeatedly(t, other, first.Fence)
-	wantBusy(t, other, "k")
+	locktest.WantHeld(t, other, "k")
 	close(stop)
 	if err := <-ended; err != nil || id(holder) != session {
 		t.Errorf("the holder: %v, session %x, was %x", err, id(holder), session)

@@ -56,11 +56,11 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	if id(store) == session {
 		t.Error("the old session is used again")
 	}
-	wantBusy(t, store, "k")
+	locktest.WantHeld(t, store, "k")
 	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release after all: got %v, want ErrLost", err)
 	}
-	release(t, other, second)
+	locktest.Released(t, other, second)
 }
 
 // While etcd is unavailable, requests fail, at once after the first, and never with
@@ -95,7 +95,7 @@ func TestSession_OldLeaseIsRevokedAfterTheCut(t *testing.T) {
 	far.endpoints = []string{proxy.Addr}
 	store, client := far.must(t, minTTL), g.client(t)
 	session := id(store)
-	take(t, store, "k")
+	locktest.Taken(t, store, "k")
 	proxy.Down()
 	locktest.Eventually(t, "the session is lost", func() bool { return id(store) == 0 })
 	proxy.Up(t)

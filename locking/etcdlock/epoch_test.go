@@ -34,7 +34,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held locking.Lease, waited <-chan error) {
 	t.Helper()
 	s = g.must(t, ttl)
-	held = take(t, s, "k")
+	held = locktest.Taken(t, s, "k")
 	other, result := g.must(t, ttl), make(chan error, 1)
 	go func() {
 		l, err := other.Acquire(t.Context(), "k")
@@ -68,8 +68,8 @@ func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	if first.Epoch() != second.Epoch() || first.Epoch() == third.Epoch() {
 		t.Errorf("of one prefix %s and %s, of another %s", first.Epoch(), second.Epoch(), third.Epoch())
 	}
-	before := take(t, first, "k")
-	release(t, first, before)
+	before := locktest.Taken(t, first, "k")
+	locktest.Released(t, first, before)
 	m.Restart()
 	if now := g.must(t, 10*time.Second).Epoch(); now != first.Epoch() {
 		t.Errorf("epoch %s after a restart, was %s", now, first.Epoch())
@@ -108,7 +108,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	if next.Epoch() == store.Epoch() || !strings.Contains(store.Epoch(), cluster) {
 		t.Errorf("epoch %s, then %s, want another one of the same cluster", store.Epoch(), next.Epoch())
 	}
-	release(t, next, take(t, next, "a", "b"))
+	locktest.Released(t, next, locktest.Taken(t, next, "a", "b"))
 	wantForeign(t, store, client)
 }
 
@@ -130,7 +130,7 @@ func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	if next.Epoch() == store.Epoch() {
 		t.Errorf("the epoch is still %s", next.Epoch())
 	}
-	release(t, next, take(t, next, "a", "b"))
+	locktest.Released(t, next, locktest.Taken(t, next, "a", "b"))
 	wantForeign(t, store, client)
 }
 
@@ -159,7 +159,7 @@ func TestNewEpoch_EndsAllWorkOfTheOldOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, next, l)
+	locktest.Released(t, next, l)
 }
 
 func TestNewEpoch_WhereThereIsNoneIsTheFirst(t *testing.T) {
@@ -176,7 +176,7 @@ func TestEpoch_CostsNoRequest(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 20*time.Second)
 	before := w.txnsSoFar()
-	release(t, store, take(t, store, "a", "b"))
+	locktest.Released(t, store, locktest.Taken(t, store, "a", "b"))
 	if n := w.txnsSoFar() - before; n != 2 {
 		t.Errorf("%d transactions, want 2", n)
 	}

@@ -32,7 +32,7 @@ func TestAcquire_TakesUpToKeysMaxKeys(t *testing.T) {
 	if lease, err = store.Renew(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	wantBusy(t, other, keys...)
+	locktest.WantHeld(t, other, keys...)
 	_, err = client.Delete(t.Context(), inQueue(t, client, g.prefix, keys[3])[0])
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestAcquire_TakesUpToKeysMaxKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, other, next)
+	locktest.Released(t, other, next)
 	for name, acquire := range map[string]func(context.Context, ...string) (locking.Lease, error){"Acquire": store.Acquire, "TryAcquire": store.TryAcquire} {
 		if _, err := acquire(t.Context(), append(keys, "one more")...); !errors.Is(err, ErrTooManyKeys) {
 			t.Errorf("%s: got %v, want ErrTooManyKeys", name, err)
@@ -102,7 +102,7 @@ func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 	for _, busy := range []string{"a", "b", "c"} {
 		g := shared(t)
 		holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-		held := take(t, holder, busy)
+		held := locktest.Taken(t, holder, busy)
 		got := make(chan locking.Lease, 1)
 		go func() {
 			l, err := store.Acquire(t.Context(), "a", "b", "c")
@@ -115,8 +115,8 @@ func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 		if renewed, err := holder.Renew(t.Context(), held); err != nil || len(got) > 0 { // a round trip later
 			t.Errorf("granted %t while %+v holds %s, %v", len(got) > 0, renewed, busy, err)
 		}
-		release(t, holder, held)
-		release(t, store, <-got)
+		locktest.Released(t, holder, held)
+		locktest.Released(t, store, <-got)
 	}
 }
 
@@ -130,11 +130,11 @@ func TestNames_NeighboursInEtcdAreNoWaiters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	release(t, store, take(t, store, "k"))
+	locktest.Released(t, store, locktest.Taken(t, store, "k"))
 	if _, err := client.Put(t.Context(), g.prefix+"/1:k/x", ""); err != nil {
 		t.Fatal(err)
 	}
-	wantBusy(t, store, "k")
+	locktest.WantHeld(t, store, "k")
 	if _, err := client.Delete(t.Context(), g.prefix+"/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}

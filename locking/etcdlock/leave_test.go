@@ -15,13 +15,13 @@ func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 	t.Parallel()
 	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // no other test writes to it: the revision must not change
 	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	take(t, holder, "b")
+	locktest.Taken(t, holder, "b")
 	before, err := client.Get(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		wantBusy(t, store, "a", "b", "c")
+		locktest.WantHeld(t, store, "a", "b", "c")
 	}
 	after, err := client.Get(t.Context(), "x")
 	if err != nil || after.Header.Revision != before.Header.Revision {
@@ -34,7 +34,7 @@ func TestTryAcquire_DoesNotOvertakeAWaiter(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	a, b, c, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	first, second := take(t, a, "x"), take(t, a, "y")
+	first, second := locktest.Taken(t, a, "x"), locktest.Taken(t, a, "y")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -42,15 +42,15 @@ func TestTryAcquire_DoesNotOvertakeAWaiter(t *testing.T) {
 		done <- err
 	}()
 	awaitWatch(t, b)
-	release(t, a, first)
-	wantBusy(t, c, "x")
+	locktest.Released(t, a, first)
+	locktest.WantHeld(t, c, "x")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("got %v, want ctx's error and ErrBusy", err)
 	}
 	locktest.Eventually(t, "x is free", func() bool { return len(inQueue(t, client, g.prefix, "x")) == 0 })
-	release(t, c, take(t, c, "x"))
-	release(t, a, second)
+	locktest.Released(t, c, locktest.Taken(t, c, "x"))
+	locktest.Released(t, a, second)
 }
 
 // When a waiter leaves, the waiters behind it move up, in another process or in the same.
@@ -65,7 +65,7 @@ func TestAcquire_NextWaiterMovesUpWhenOneLeaves(t *testing.T) {
 			if processes == 2 {
 				stayer = g.must(t, 20*time.Second)
 			}
-			held := take(t, holder, "k")
+			held := locktest.Taken(t, holder, "k")
 			ctx, cancel := context.WithCancel(t.Context())
 			left, got := make(chan error), make(chan locking.Lease)
 			go func() {
@@ -97,8 +97,8 @@ func TestAcquire_NextWaiterMovesUpWhenOneLeaves(t *testing.T) {
 				t.Fatalf("%+v was granted while %+v is held", l, held)
 			default:
 			}
-			release(t, holder, held)
-			release(t, stayer, <-got)
+			locktest.Released(t, holder, held)
+			locktest.Released(t, stayer, <-got)
 		})
 	}
 }
@@ -108,7 +108,7 @@ func TestAcquire_NextWaiterMovesUpWhenOneLeaves(t *testing.T) {
 func TestAcquire_LeavesTheQueueOfTheProcess(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
-	held := take(t, store, "k")
+	held := locktest.Taken(t, store, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
@@ -123,6 +123,6 @@ func TestAcquire_LeavesTheQueueOfTheProcess(t *testing.T) {
 	if n := store.queue.Len("k"); n != 1 {
 		t.Errorf("%d tickets are in the queue, want the holder's alone", n)
 	}
-	release(t, store, held)
-	release(t, store, take(t, store, "k"))
+	locktest.Released(t, store, held)
+	locktest.Released(t, store, locktest.Taken(t, store, "k"))
 }

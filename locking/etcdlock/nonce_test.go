@@ -19,9 +19,9 @@ func TestAcquire_AHotKeyKeepsItsNames(t *testing.T) {
 	store, client, names := g.must(t, 20*time.Second), g.client(t), map[string]bool{}
 	owners := map[string]bool{}
 	for range 20 {
-		l := take(t, store, "k")
+		l := locktest.Taken(t, store, "k")
 		names[inQueue(t, client, g.prefix, "k")[0]], owners[l.Owner] = true, true
-		release(t, store, l)
+		locktest.Released(t, store, l)
 	}
 	if len(names) != 1 || len(owners) != 20 {
 		t.Errorf("%d names and %d owners for 20 successive leases, want 1 and 20", len(names), len(owners))
@@ -64,7 +64,7 @@ func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 			store.expire(grant)
 		}},
 	} {
-		lease := take(t, store, "k")
+		lease := locktest.Taken(t, store, "k")
 		before := inQueue(t, client, g.prefix, "k")[0]
 		c.end(lease)
 		next, err := store.Acquire(t.Context(), "k")
@@ -74,9 +74,9 @@ func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 		if now := inQueue(t, client, g.prefix, "k"); now[0] == before {
 			t.Errorf("%s: %s is used again", c.name, before)
 		}
-		release(t, store, next)
+		locktest.Released(t, store, next)
 	}
-	release(t, other, take(t, other, "k"))
+	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 }
 
 // A second release, or a concurrent renewal, does not affect the next Lease, which may
@@ -85,7 +85,7 @@ func TestRelease_ConcurrentOnesDoNotAffectALaterLease(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
 	for range 50 {
-		l := take(t, store, "a", "b")
+		l := locktest.Taken(t, store, "a", "b")
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() { _ = store.Release(t.Context(), l) })
@@ -99,6 +99,6 @@ func TestRelease_ConcurrentOnesDoNotAffectALaterLease(t *testing.T) {
 		if _, err := store.Renew(t.Context(), next); err != nil {
 			t.Fatalf("the next lease: %v", err)
 		}
-		release(t, store, next)
+		locktest.Released(t, store, next)
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,55 +18,50 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
-// worker is the environment variable that makes this test binary a worker process. Its
-// value is the task of the worker and the prefix of its key space.
-const worker = "ETCDLOCK_TEST_WORKER"
-
 func TestMain(m *testing.M) {
-	if task, prefix, is := strings.Cut(os.Getenv(worker), " "); is {
-		if err := runTask(task, prefix); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	locktest.Roles(map[string]func(args []string) error{
+		"count": func(args []string) error { return count(args[0]) },
+		"hold":  func(args []string) error { return hold(args[0]) },
+	})
 	_ = flag.Set("test.parallel", "6") // the tests wait most of the time; -parallel overrides it
 	go watchStalls()
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }
 
-func runTask(task, prefix string) error {
+// process calls f with a client, and a Store in the key space with this prefix.
+func process(prefix string, ttl time.Duration, f func(*clientv3.Client, *Store) error) error {
 	client, err := clientv3.New(quiet(strings.Split(os.Getenv("SHOP_ETCD_ENDPOINTS"), ",")...))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ttl := 20 * time.Second // long enough for a stall of the machine
-	if task == "hold" {
-		ttl = 3 * time.Second
-	}
 	store, err := New(context.Background(), client, ttl, Options{Prefix: prefix})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	if task == "hold" {
-		return hold(store)
-	}
-	for range increments {
-		err := locking.Do(context.Background(), store, locking.Options{}, []string{"number"}, func(ctx context.Context, _ locking.Lease) error {
-			return increment(ctx, client, prefix+"/number")
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return f(client, store)
 }
 
 const workers, increments = 3, 50
+
+// count increments a number. Its TTL is long enough for a stall of the machine.
+func count(prefix string) error {
+	return process(prefix, 20*time.Second, func(client *clientv3.Client, store *Store) error {
+		for range increments {
+			err := locking.Do(context.Background(), store, locking.Options{}, []string{"number"}, func(ctx context.Context, _ locking.Lease) error {
+				return increment(ctx, client, prefix+"/number")
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
 
 // increment reads and then writes, which is correct only under a lock.
 func increment(ctx context.Context, client *clientv3.Client, name string) error {
@@ -85,32 +78,19 @@ func increment(ctx context.Context, client *clientv3.Client, name string) error 
 }
 
 // hold acquires k, prints its fence, holds it until it is lost, and then prints that.
-func hold(store *Store) error {
-	err := locking.Do(context.Background(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
-		fmt.Println("held", l.Fence)
-		<-ctx.Done()
-		return context.Cause(ctx)
+func hold(prefix string) error {
+	return process(prefix, 3*time.Second, func(_ *clientv3.Client, store *Store) error {
+		err := locking.Do(context.Background(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
+			fmt.Println("held", l.Fence)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, locking.ErrLost) {
+			return fmt.Errorf("got %w, want ErrLost", err)
+		}
+		fmt.Println("lost")
+		return nil
 	})
-	if !errors.Is(err, locking.ErrLost) {
-		return fmt.Errorf("got %w, want ErrLost", err)
-	}
-	fmt.Println("lost")
-	return nil
-}
-
-func start(t *testing.T, task, prefix string) (*exec.Cmd, *bufio.Reader) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), worker+"="+task+" "+prefix)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cmd, bufio.NewReader(out)
 }
 
 func TestDo_ExcludesProcesses(t *testing.T) {
@@ -118,11 +98,9 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	g := shared(t)
 	var all sync.WaitGroup
 	for i := range workers {
-		cmd, out := start(t, "count", g.prefix)
 		all.Go(func() {
-			said, _ := io.ReadAll(out)
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("worker %d: %v\n%s", i, err, said)
+			if out, err := locktest.Process(t, "count", g.prefix).CombinedOutput(); err != nil {
+				t.Errorf("worker %d: %v\n%s", i, err, out)
 			}
 		})
 	}
@@ -139,7 +117,16 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 func TestDo_StoppedProcessDetectsTheLossWhenItContinues(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	cmd, out := start(t, "hold", g.prefix)
+	cmd := locktest.Process(t, "hold", g.prefix)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(stdout)
 	var fence locking.Fence
 	if _, err := fmt.Fscanln(out, new(string), &fence); err != nil {
 		t.Fatal(err)
@@ -162,5 +149,5 @@ func TestDo_StoppedProcessDetectsTheLossWhenItContinues(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	release(t, store, next)
+	locktest.Released(t, store, next)
 }

@@ -21,7 +21,7 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	const waiters = 10
 	var mu sync.Mutex
 	var order []int
@@ -46,7 +46,7 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 		locktest.Eventually(t, "the next one waits", func() bool { return store.queue.Len("k") == i+1 })
 	}
 	locktest.Eventually(t, "one is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	all.Wait()
 	if !slices.IsSorted(order) || len(order) != waiters {
 		t.Errorf("served in the order %v", order)
@@ -62,7 +62,7 @@ func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	busy, single, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	held := take(t, busy, "k")
+	held := locktest.Taken(t, busy, "k")
 	var mu sync.Mutex
 	var order []string
 	var all sync.WaitGroup
@@ -87,7 +87,7 @@ func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 	locktest.Eventually(t, "the busy process waits", func() bool { return busy.queue.Len("k") == 11 })
 	enter("single", single)
 	locktest.Eventually(t, "the single one waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
-	release(t, busy, held)
+	locktest.Released(t, busy, held)
 	all.Wait()
 	if at := slices.Index(order, "single"); at > 1 {
 		t.Errorf("%d of the busy process were granted before the single waiter: %v", at, order)
@@ -101,7 +101,7 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 	w, far := newProxy(t, g.endpoints[0]), g
 	far.endpoints = []string{w.addr}
 	holder, client := g.must(t, 20*time.Second), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	const waiters = 5
 	got, unblock := make(chan locking.Lease), make(chan struct{})
 	var all sync.WaitGroup
@@ -129,9 +129,9 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 		}
 		return quiet > 50
 	})
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	<-got
-	release(t, holder, take(t, holder, "another")) // time for requests of the other waiters
+	locktest.Released(t, holder, locktest.Taken(t, holder, "another")) // time for requests of the other waiters
 	if n := w.txnsSoFar() - before; n > 1 {
 		t.Errorf("a release woke %d waiters, want 1", n)
 	}
@@ -147,7 +147,7 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	take(t, g.must(t, 20*time.Second), "k")
+	locktest.Taken(t, g.must(t, 20*time.Second), "k")
 	slow := newProxy(t, g.endpoints[0])
 	g.endpoints = []string{slow.addr}
 	store := g.must(t, 20*time.Second)

@@ -16,7 +16,7 @@ func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
 	g := at(t, m.Addr)
 	const ttl = 15 * time.Second
 	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	next := make(chan locking.Lease, 1)
 	go func() {
 		l, err := waiter.Acquire(t.Context(), "k")
@@ -35,12 +35,12 @@ func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
 		}
 		return err == nil
 	})
-	wantBusy(t, other, "k")
-	release(t, holder, held)
+	locktest.WantHeld(t, other, "k")
+	locktest.Released(t, holder, held)
 	if l := <-next; l.Fence <= held.Fence || inQueue(t, client, g.prefix, "k")[0] != before[1] {
 		t.Errorf("the waiter got %+v; was in the queue as %s", l, before[1])
 	}
-	if l := take(t, other, "another"); l.Fence <= held.Fence {
+	if l := locktest.Taken(t, other, "another"); l.Fence <= held.Fence {
 		t.Errorf("fence %d after %d", l.Fence, held.Fence)
 	}
 }
@@ -54,7 +54,7 @@ func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
 	far, proxy := g, locktest.NewProxy(t, m.Addr)
 	far.endpoints = []string{proxy.Addr}
 	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	next := make(chan locking.Lease, 1)
 	go func() {
 		l, err := store.Acquire(t.Context(), "k")
@@ -66,7 +66,7 @@ func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
 	awaitWatch(t, store)
 	session := id(store)
 	proxy.Down()
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	answer, err := client.Put(t.Context(), g.prefix, "")
 	if err == nil {
 		_, err = client.Compact(t.Context(), answer.Header.Revision)
@@ -88,7 +88,7 @@ func TestAcquire_CompactionBeforeTheWatchMissesNoEvent(t *testing.T) {
 	far, w := g, newProxy(t, m.Addr)
 	far.endpoints = []string{w.addr}
 	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	unblock := w.delayWatches()
 	defer unblock()
 	next := make(chan locking.Lease, 1)
@@ -100,7 +100,7 @@ func TestAcquire_CompactionBeforeTheWatchMissesNoEvent(t *testing.T) {
 		next <- l
 	}()
 	locktest.Eventually(t, "the watch is delayed", func() bool { return w.heldSoFar() == 1 })
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	answer, err := client.Put(t.Context(), g.prefix, "")
 	if err == nil {
 		_, err = client.Compact(t.Context(), answer.Header.Revision)

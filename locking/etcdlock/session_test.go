@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // An operator revokes the session's lease: all Leases under it are lost, and a new
@@ -15,12 +16,12 @@ func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	store, other, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	lease, session := take(t, store, "a", "b"), id(store)
-	second := take(t, store, "c")
+	lease, session := locktest.Taken(t, store, "a", "b"), id(store)
+	second := locktest.Taken(t, store, "c")
 	if _, err := client.Revoke(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
-	next := take(t, other, "a", "b")
+	next := locktest.Taken(t, other, "a", "b")
 	if next.Fence <= lease.Fence {
 		t.Errorf("fence %d after %d", next.Fence, lease.Fence)
 	}
@@ -43,8 +44,8 @@ func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
 			t.Errorf("release: got %v, want ErrLost", err)
 		}
 	}
-	wantBusy(t, store, "a")
-	wantBusy(t, other, "c")
+	locktest.WantHeld(t, store, "a")
+	locktest.WantHeld(t, other, "c")
 }
 
 // The Store has not noticed yet that its session's lease is gone: the first request
@@ -57,7 +58,7 @@ func TestTryAcquire_DetectsThatTheSessionsLeaseIsGone(t *testing.T) {
 	if _, err := client.Revoke(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
-	release(t, store, take(t, store, "k"))
+	locktest.Released(t, store, locktest.Taken(t, store, "k"))
 	if now := id(store); now == session || now == 0 {
 		t.Errorf("session %x, was %x", now, session)
 	}
@@ -72,7 +73,7 @@ func TestRenew_OneKeyDeletedByAnOperatorLosesAll(t *testing.T) {
 		"renew":   func(l locking.Lease) error { _, err := store.Renew(t.Context(), l); return err },
 		"release": func(l locking.Lease) error { return store.Release(t.Context(), l) },
 	} {
-		lease := take(t, store, "a", "b", "c")
+		lease := locktest.Taken(t, store, "a", "b", "c")
 		if _, err := client.Delete(t.Context(), inQueue(t, client, g.prefix, "b")[0]); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestRenew_OneKeyDeletedByAnOperatorLosesAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, store, next)
+		locktest.Released(t, store, next)
 	}
 }
 
@@ -91,27 +92,27 @@ func TestRenew_OneKeyDeletedByAnOperatorLosesAll(t *testing.T) {
 func TestRelease_ComparesTheRevision(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	forged := lease
 	forged.Fence--
 	if err := store.Release(t.Context(), forged); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
-	wantBusy(t, store, "k")
-	release(t, store, lease)
-	next := take(t, store, "k")
+	locktest.WantHeld(t, store, "k")
+	locktest.Released(t, store, lease)
+	next := locktest.Taken(t, store, "k")
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
-	wantBusy(t, store, "k")
-	release(t, store, next)
+	locktest.WantHeld(t, store, "k")
+	locktest.Released(t, store, next)
 }
 
 // Renew sends a keep-alive each time, and does not return a remembered Until.
 func TestRenew_ReturnsALaterUntilEachTime(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	for range 5 {
 		asked := time.Now()
 		next, err := store.Renew(t.Context(), lease)
@@ -123,7 +124,7 @@ func TestRenew_ReturnsALaterUntilEachTime(t *testing.T) {
 		}
 		lease = next
 	}
-	release(t, store, lease)
+	locktest.Released(t, store, lease)
 }
 
 // T16: the trust of a keep-alive counts from its sending, however late the answer is.
@@ -132,9 +133,9 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	const ttl, late = 20 * time.Second, 200 * time.Millisecond
 	store, w, _, _ := behindProxy(t, ttl)
 	w.delayEach(late)
-	lease, session := take(t, store, "k"), store.session
+	lease, session := locktest.Taken(t, store, "k"), store.session
 	for range 3 {
-		if err := insist(func(bool) error { return session.renew(t.Context()) }); err != nil {
+		if err := locktest.Insist(t.Context(), func(bool) error { return session.renew(t.Context()) }); err != nil {
 			t.Fatal(err)
 		}
 		store.mu.Lock()
@@ -154,7 +155,7 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 func TestRenew_SendsNoKeepAliveForAnAbandonedSession(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 20*time.Second)
-	lease, session := take(t, store, "k"), store.session
+	lease, session := locktest.Taken(t, store, "k"), store.session
 	session.die(errOrphans)
 	defer w.holdNext("/LeaseKeepAlive")()
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {

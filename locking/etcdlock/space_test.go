@@ -33,8 +33,8 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 				t.Errorf("got %+v and %v, want ErrNoSpace", l, err)
 			}
 			locktest.Eventually(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
-			release(t, other, take(t, other, "a", "b"))
-			release(t, store, take(t, store, "a", "b"))
+			locktest.Released(t, other, locktest.Taken(t, other, "a", "b"))
+			locktest.Released(t, store, locktest.Taken(t, store, "a", "b"))
 			if id(store) != session {
 				t.Error("the session was abandoned, although the removal needs no space and no fencing key")
 			}
@@ -50,7 +50,7 @@ func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 	m := locktest.StartEtcd(t, 1, "--quota-backend-bytes", "6000000")[0]
 	g := at(t, m.Addr)
 	client, holder := g.client(t), g.must(t, 30*time.Second)
-	held := take(t, holder, "held")
+	held := locktest.Taken(t, holder, "held")
 	stores := []*Store{g.must(t, 30*time.Second), g.must(t, 30*time.Second), g.must(t, 30*time.Second)}
 	full := exhaust(t, client, stores)
 	for _, advice := range []string{"compact", "defrag", "alarm disarm", "--quota-backend-bytes"} {
@@ -69,10 +69,10 @@ func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 	if err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	makeRoom(t, client, m.Addr)
 	for _, s := range stores {
-		release(t, s, take(t, s, "k0", "held"))
+		locktest.Released(t, s, locktest.Taken(t, s, "k0", "held"))
 	}
 }
 

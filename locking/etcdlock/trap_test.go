@@ -21,8 +21,8 @@ import (
 func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 10*time.Second)
-	first := take(t, store, "k")
-	wantBusy(t, store, "k")
+	first := locktest.Taken(t, store, "k")
+	locktest.WantHeld(t, store, "k")
 	waited := make(chan locking.Lease)
 	go func() {
 		second, err := store.Acquire(t.Context(), "k")
@@ -37,7 +37,7 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 		t.Fatalf("%+v was granted while %+v was held", second, first)
 	default:
 	}
-	release(t, store, first)
+	locktest.Released(t, store, first)
 	if second := <-waited; second.Fence <= first.Fence || second.Owner == first.Owner {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
@@ -59,7 +59,7 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	holder, store, client := g.must(t, 10*time.Second), g.must(t, 3*time.Second), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	var granted locking.Lease
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -77,12 +77,12 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 		now := inQueue(t, client, g.prefix, "k")
 		return len(now) == 2 && now[1] != before[1]
 	})
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	wait.Wait()
 	if names := inQueue(t, client, g.prefix, "k"); len(names) != 1 || !isOf(names[0], granted) {
 		t.Errorf("granted %+v; the queue holds %q", granted, names)
 	}
-	release(t, store, granted)
+	locktest.Released(t, store, granted)
 }
 
 // A request whose waiter is deleted in the same transaction as the holder's enters the
@@ -91,7 +91,7 @@ func TestAcquire_WaiterDeletedTogetherWithTheHoldersIsNotGranted(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	holder, store, client := g.must(t, 10*time.Second), g.must(t, 10*time.Second), g.client(t)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	result := make(chan locking.Lease)
 	go func() {
 		l, err := store.Acquire(t.Context(), "k")

@@ -25,7 +25,7 @@ func behindProxy(t *testing.T, ttl time.Duration) (*Store, *rpcProxy, *Store, ta
 	w, far := newProxy(t, g.endpoints[0]), g
 	far.endpoints = []string{w.addr}
 	store := far.must(t, ttl)
-	release(t, store, take(t, store, "warm-up"))
+	locktest.Released(t, store, locktest.Taken(t, store, "warm-up"))
 	return store, w, g.must(t, ttl), g
 }
 
@@ -40,7 +40,7 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, w, other, g := behindProxy(t, 20*time.Second)
-			held, session, client := take(t, store, "held"), id(store), g.client(t)
+			held, session, client := locktest.Taken(t, store, "held"), id(store), g.client(t)
 			w.loseTxn(nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error)
@@ -62,9 +62,9 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 				t.Errorf("got %v, want Canceled and ErrOutcomeUnknown", err)
 			}
 			locktest.Eventually(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
-			release(t, other, take(t, other, "a", "b"))
-			release(t, store, take(t, store, "a", "b"))
-			release(t, store, held)
+			locktest.Released(t, other, locktest.Taken(t, other, "a", "b"))
+			locktest.Released(t, store, locktest.Taken(t, store, "a", "b"))
+			locktest.Released(t, store, held)
 			if took := ranSince(asked); took > 5*time.Second || id(store) != session {
 				t.Errorf("took %v, session %x became %x", took, session, id(store))
 			}
@@ -82,7 +82,7 @@ func TestAcquire_UndoesALostAnswerAndRetries(t *testing.T) {
 			store, w, other, g := behindProxy(t, 3*time.Second)
 			client := g.client(t)
 			w.loseTxn(said)
-			lease := take(t, store, "a", "b")
+			lease := locktest.Taken(t, store, "a", "b")
 			if w.lostSoFar() != 1 {
 				t.Fatalf("%d answers were lost, want 1", w.lostSoFar())
 			}
@@ -91,8 +91,8 @@ func TestAcquire_UndoesALostAnswerAndRetries(t *testing.T) {
 					t.Errorf("queue of %s: %q, want %s alone", k, names, lease.Owner)
 				}
 			}
-			wantBusy(t, other, "b")
-			release(t, store, lease)
+			locktest.WantHeld(t, other, "b")
+			locktest.Released(t, store, lease)
 		})
 	}
 }
@@ -128,13 +128,13 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	release(t, store, take(t, store, "k")) // possible only after the attempt is undone
+	locktest.Released(t, store, locktest.Taken(t, store, "k")) // possible only after the attempt is undone
 	unblock()
 	locktest.Eventually(t, "the late request is served", func() bool { return w.servedSoFar() == 1 })
 	if names := inQueue(t, client, g.prefix, "k"); len(names) > 0 {
 		t.Errorf("the late request put %q", names)
 	}
-	release(t, other, take(t, other, "k"))
+	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 }
 
 // When the removal of an orphan is not confirmed in time, the session is abandoned, but
@@ -154,7 +154,7 @@ func abandoned(t *testing.T) bool {
 	const ttl = 6 * time.Second
 	store, w, other, g := behindProxy(t, ttl)
 	client := g.client(t)
-	held, session, first := take(t, store, "held"), id(store), store.session
+	held, session, first := locktest.Taken(t, store, "held"), id(store), store.session
 	w.loseNext(math.MaxInt)
 	asked := time.Now()
 	if _, err := store.Acquire(t.Context(), "k"); !errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -175,7 +175,7 @@ func abandoned(t *testing.T) bool {
 		t.Errorf("renew under the old session: got %v, want ErrLost", err)
 	}
 	if time.Now().Before(held.Until) {
-		wantBusy(t, other, "held")
+		locktest.WantHeld(t, other, "held")
 	} else {
 		t.Log("the machine was too slow to check this before Until")
 	}

@@ -1,8 +1,6 @@
 package filelock
 
 import (
-	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -46,30 +44,6 @@ func newStore(t testing.TB, dir string) *Store {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func take(t testing.TB, s *Store, keys ...string) locking.Lease {
-	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func release(t testing.TB, s locking.Store, l locking.Lease) {
-	t.Helper()
-	if err := s.Release(context.Background(), l); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantBusy checks that key has a holder.
-func wantBusy(t testing.TB, s locking.Store, key string) {
-	t.Helper()
-	if lease, err := s.TryAcquire(t.Context(), key); !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("%q: got %+v and %v, want ErrBusy", key, lease, err)
-	}
 }
 
 func write(t testing.TB, path, text string) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // raw is what a fence in a locked file needs at least: open, flock, write, sync, close.
@@ -31,7 +32,7 @@ func raw(path string) error {
 // other figures depend on the disk.
 func BenchmarkUncontended(b *testing.B) {
 	s := newStore(b, b.TempDir())
-	release(b, s, take(b, s, "k"))
+	locktest.Released(b, s, locktest.Taken(b, s, "k"))
 	series := func(once func() error) time.Duration {
 		start := time.Now()
 		for range 100 {
@@ -62,11 +63,11 @@ func BenchmarkUncontended(b *testing.B) {
 // BenchmarkBusy is the cost of one attempt of a waiter.
 func BenchmarkBusy(b *testing.B) {
 	s := newStore(b, b.TempDir())
-	lease := take(b, s, "k")
+	lease := locktest.Taken(b, s, "k")
 	for b.Loop() {
 		if _, err := s.TryAcquire(b.Context(), "k"); !errors.Is(err, locking.ErrBusy) {
 			b.Fatal(err)
 		}
 	}
-	release(b, s, lease)
+	locktest.Released(b, s, lease)
 }

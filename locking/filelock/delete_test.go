@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func remove(t testing.TB, path string) {
@@ -36,16 +37,16 @@ func TestDelete_LetsASecondHolderIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, b := newStore(t, dir), newStore(t, dir)
-	first := take(t, a, "k", "other")
+	first := locktest.Taken(t, a, "k", "other")
 	remove(t, a.path("k"))
-	second := take(t, b, "k")
+	second := locktest.Taken(t, b, "k")
 	if second.Fence <= first.Fence {
 		t.Errorf("the second holder has the fence %d, the first one %d", second.Fence, first.Fence)
 	}
-	wantBusy(t, b, "other")
+	locktest.WantHeld(t, b, "other")
 	wantLost(t, a, first)
-	release(t, b, second)
-	release(t, b, take(t, b, "k", "other"))
+	locktest.Released(t, b, second)
+	locktest.Released(t, b, locktest.Taken(t, b, "k", "other"))
 }
 
 // Do detects the deletion with its next renewal.
@@ -69,7 +70,7 @@ func TestDelete_DuringARequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, b, c := newStore(t, dir), newStore(t, dir), newStore(t, dir)
-	first := take(t, a, "k")
+	first := locktest.Taken(t, a, "k")
 	var third locking.Lease
 	b.lock = func(f *os.File) error {
 		b.lock = flock
@@ -77,12 +78,12 @@ func TestDelete_DuringARequest(t *testing.T) {
 		if err := a.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("release: got %v, want ErrLost", err)
 		}
-		third = take(t, c, "k")
+		third = locktest.Taken(t, c, "k")
 		return flock(f)
 	}
-	wantBusy(t, b, "k")
-	release(t, c, third)
-	release(t, b, take(t, b, "k"))
+	locktest.WantHeld(t, b, "k")
+	locktest.Released(t, c, third)
+	locktest.Released(t, b, locktest.Taken(t, b, "k"))
 }
 
 // A file that never keeps its name is an error, not a holder.
@@ -102,7 +103,7 @@ func TestDelete_DuringEachAttempt(t *testing.T) {
 func TestRename_AwayAndBackStaysLost(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
-	lease := take(t, s, "k")
+	lease := locktest.Taken(t, s, "k")
 	away := filepath.Join(s.dir, "away")
 	move := func(from, to string) {
 		if err := os.Rename(from, to); err != nil {
@@ -114,21 +115,21 @@ func TestRename_AwayAndBackStaysLost(t *testing.T) {
 		t.Errorf("renew: got %v, want ErrLost", err)
 	}
 	move(away, s.path("k"))
-	wantBusy(t, s, "k") // until Release
+	locktest.WantHeld(t, s, "k") // until Release
 	wantLost(t, s, lease)
-	release(t, s, take(t, s, "k"))
+	locktest.Released(t, s, locktest.Taken(t, s, "k"))
 }
 
 // The limit of a fence from the clock: a new file starts below the fences of a deleted
 // one when the clock was set back.
 func TestDelete_AfterTheClockWasSetBack(t *testing.T) {
 	s := newStore(t, t.TempDir())
-	before := take(t, s, "k")
-	release(t, s, before)
+	before := locktest.Taken(t, s, "k")
+	locktest.Released(t, s, before)
 	remove(t, s.path("k"))
 	synctest.Test(t, func(t *testing.T) { // its clock starts in the year 2000
-		after := take(t, s, "k")
-		release(t, s, after)
+		after := locktest.Taken(t, s, "k")
+		locktest.Released(t, s, after)
 		if after.Fence >= before.Fence {
 			t.Errorf("fence %d after the clock was set back, %d before", after.Fence, before.Fence)
 		}

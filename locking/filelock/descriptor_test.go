@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // files returns the open files of a lease.
@@ -33,18 +34,18 @@ func TestDescriptor_Copied(t *testing.T) {
 		}
 		return os.NewFile(uintptr(fd), "copy")
 	}
-	released := take(t, s, "k")
+	released := locktest.Taken(t, s, "k")
 	c := duplicate(released)
 	defer c.Close()
-	release(t, s, released)
-	release(t, other, take(t, other, "k"))
+	locktest.Released(t, s, released)
+	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 
-	crashed := take(t, s, "k")
+	crashed := locktest.Taken(t, s, "k")
 	c = duplicate(crashed)
 	_ = files(t, s, crashed)[0].Close() // as the kernel does
-	wantBusy(t, other, "k")
+	locktest.WantHeld(t, other, "k")
 	_ = c.Close()
-	release(t, other, take(t, other, "k"))
+	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 	wantLost(t, s, crashed)
 }
 
@@ -52,12 +53,12 @@ func TestDescriptor_Closed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, other := newStore(t, dir), newStore(t, dir)
-	lease := take(t, s, "k")
+	lease := locktest.Taken(t, s, "k")
 	_ = files(t, s, lease)[0].Close()
-	second := take(t, other, "k") // two holders, until Renew
+	second := locktest.Taken(t, other, "k") // two holders, until Renew
 	wantLost(t, s, lease)
-	wantBusy(t, s, "k")
-	release(t, other, second)
+	locktest.WantHeld(t, s, "k")
+	locktest.Released(t, other, second)
 }
 
 // The garbage collector closes the files of objects that are no longer reachable. It must
@@ -66,10 +67,10 @@ func TestStore_CollectedKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var owner string
-	func() { owner = take(t, newStore(t, dir), "k").Owner }()
+	func() { owner = locktest.Taken(t, newStore(t, dir), "k").Owner }()
 	for range 3 {
 		runtime.GC()
-		wantBusy(t, newStore(t, dir), "k")
+		locktest.WantHeld(t, newStore(t, dir), "k")
 	}
 	holds.Range(func(key, h any) bool {
 		if key.(grant).owner == owner {
@@ -93,5 +94,5 @@ func TestFlock_FailureIsNotBusy(t *testing.T) {
 		t.Errorf("got %+v and %v, want EBADF, and what to do", lease, err)
 	}
 	s.lock = flock
-	release(t, s, take(t, s, "k"))
+	locktest.Released(t, s, locktest.Taken(t, s, "k"))
 }

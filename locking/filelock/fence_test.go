@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func TestFence_GrowsByOne(t *testing.T) {
@@ -19,12 +20,12 @@ func TestFence_GrowsByOne(t *testing.T) {
 	var last locking.Fence
 	for range 5 {
 		s := newStore(t, dir)
-		lease := take(t, s, "k")
+		lease := locktest.Taken(t, s, "k")
 		if last != 0 && lease.Fence != last+1 {
 			t.Errorf("fence %d after %d", lease.Fence, last)
 		}
 		last = lease.Fence
-		release(t, s, lease)
+		locktest.Released(t, s, lease)
 	}
 }
 
@@ -42,27 +43,27 @@ func TestFence_IsSyncedBeforeTheGrant(t *testing.T) {
 		synced = append(synced, string(text))
 		return f.Sync()
 	}
-	first := take(t, s, "k")
+	first := locktest.Taken(t, s, "k")
 	rest := "\"k\"\n"
 	want := []string{line(first.Fence-1) + rest, s.dir, line(first.Fence) + rest}
 	if strings.Join(synced, "|") != strings.Join(want, "|") {
 		t.Errorf("the first grant synced %q, want %q", synced, want)
 	}
-	release(t, s, first)
+	locktest.Released(t, s, first)
 	synced = nil
-	second := take(t, s, "k")
+	second := locktest.Taken(t, s, "k")
 	if len(synced) != 1 || synced[0] != line(second.Fence)+rest {
 		t.Errorf("the second grant synced %q, want %q", synced, line(second.Fence)+rest)
 	}
-	release(t, s, second)
+	locktest.Released(t, s, second)
 }
 
 // A fence that does not reach the disk is not granted, and not granted later either.
 func TestFence_NotSyncedIsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
-	before := take(t, s, "b")
-	release(t, s, before)
+	before := locktest.Taken(t, s, "b")
+	locktest.Released(t, s, before)
 	healthy := s.sync
 	for _, keys := range [][]string{{"b"}, {"a", "b"}, {"new"}} {
 		s.sync = func(*os.File) error { return syscall.EIO }
@@ -71,10 +72,10 @@ func TestFence_NotSyncedIsNotGranted(t *testing.T) {
 			t.Errorf("%q: got %+v and %v, want EIO", keys, lease, err)
 		}
 		s.sync = healthy
-		lease = take(t, s, keys...)
-		release(t, s, lease)
+		lease = locktest.Taken(t, s, keys...)
+		locktest.Released(t, s, lease)
 	}
-	if after := take(t, s, "b"); after.Fence <= before.Fence+2 {
+	if after := locktest.Taken(t, s, "b"); after.Fence <= before.Fence+2 {
 		t.Errorf("fence %d, but %d and %d may be on the disk", after.Fence, before.Fence+1, before.Fence+2)
 	}
 }
@@ -110,8 +111,8 @@ func TestFence_DamageIsReportedAndRepaired(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, filepath.Join(t.TempDir(), "it's $HOME"))
-			before := take(t, s, "k")
-			release(t, s, before)
+			before := locktest.Taken(t, s, "k")
+			locktest.Released(t, s, before)
 			write(t, s.path("k"), text)
 
 			lease, err := s.TryAcquire(t.Context(), "a", "k")
@@ -121,13 +122,13 @@ func TestFence_DamageIsReportedAndRepaired(t *testing.T) {
 			if now, _ := os.ReadFile(s.path("k")); string(now) != text {
 				t.Errorf("the file was changed to %q", now)
 			}
-			release(t, s, take(t, s, "a"))
+			locktest.Released(t, s, locktest.Taken(t, s, "a"))
 
 			command := err.Error()[strings.LastIndex(err.Error(), "\n"):]
 			if out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput(); err != nil || len(out) > 0 {
 				t.Fatalf("%s: %v\n%s", command, err, out)
 			}
-			if after := take(t, s, "k"); after.Fence <= before.Fence {
+			if after := locktest.Taken(t, s, "k"); after.Fence <= before.Fence {
 				t.Errorf("fence %d after the repair, %d before the damage", after.Fence, before.Fence)
 			}
 		})

@@ -20,8 +20,8 @@ func TestAcquire_DiskDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s, other := newStore(t, dir), newStore(t, dir)
-		before := take(t, s, "k")
-		release(t, s, before)
+		before := locktest.Taken(t, s, "k")
+		locktest.Released(t, s, before)
 		ctx, cancel := context.WithCancel(t.Context())
 		answer := make(chan struct{})
 		s.sync = func(f *os.File) error {
@@ -33,7 +33,7 @@ func TestAcquire_DiskDoesNotAnswer(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("got %+v and %v, want context.Canceled and ErrOutcomeUnknown", lease, err)
 		}
-		wantBusy(t, other, "k")
+		locktest.WantHeld(t, other, "k")
 		close(answer)
 		locktest.Eventually(t, "the key is free", func() bool {
 			lease, err = other.TryAcquire(t.Context(), "k")
@@ -42,7 +42,7 @@ func TestAcquire_DiskDoesNotAnswer(t *testing.T) {
 		if lease.Fence != before.Fence+2 {
 			t.Errorf("fence %d, want %d: %d was written, and may have been read", lease.Fence, before.Fence+2, before.Fence+1)
 		}
-		release(t, other, lease)
+		locktest.Released(t, other, lease)
 	})
 }
 
@@ -88,24 +88,24 @@ func TestFolder_HasSeveralPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	relative, link := newStore(t, "folder"), newStore(t, "link")
-	lease := take(t, relative, "k")
-	wantBusy(t, link, "k")
+	lease := locktest.Taken(t, relative, "k")
+	locktest.WantHeld(t, link, "k")
 	t.Chdir("folder")
-	wantBusy(t, relative, "k")
-	release(t, relative, lease)
-	release(t, link, take(t, link, "k"))
+	locktest.WantHeld(t, relative, "k")
+	locktest.Released(t, relative, lease)
+	locktest.Released(t, link, locktest.Taken(t, link, "k"))
 }
 
 // A release keeps the file, and nothing else is left in the folder.
 func TestRelease_KeepsTheFile(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
-	release(t, s, take(t, s, "k"))
+	locktest.Released(t, s, locktest.Taken(t, s, "k"))
 	before, err := os.Stat(s.path("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, s, take(t, s, "k"))
+	locktest.Released(t, s, locktest.Taken(t, s, "k"))
 	after, err := os.Stat(s.path("k"))
 	if err != nil || !os.SameFile(before, after) || after.Mode() != 0o600 {
 		t.Errorf("another file, or another mode: %v", err)
@@ -127,8 +127,8 @@ func TestFile_IsAsDocumented(t *testing.T) {
 	if name := filepath.Base(s.path("report/2026-11")); !strings.Contains(string(doc), "//\t"+name+"\n") {
 		t.Errorf("doc.go does not show %s", name)
 	}
-	lease := take(t, s, "report/2026-11")
-	defer release(t, s, lease)
+	lease := locktest.Taken(t, s, "report/2026-11")
+	defer locktest.Released(t, s, lease)
 	text, err := os.ReadFile(s.path("report/2026-11"))
 	if err != nil || string(text) != line(lease.Fence)+"\"report/2026-11\"\n" {
 		t.Errorf("the file has %q, %v", text, err)
@@ -146,11 +146,11 @@ func TestCreate_KeepsTheFileOfAFasterProcess(t *testing.T) {
 	var lease locking.Lease
 	slow.sync = func(f *os.File) error {
 		slow.sync = (*os.File).Sync
-		lease = take(t, fast, "k")
+		lease = locktest.Taken(t, fast, "k")
 		return f.Sync()
 	}
-	wantBusy(t, slow, "k")
-	release(t, fast, lease)
+	locktest.WantHeld(t, slow, "k")
+	locktest.Released(t, fast, lease)
 }
 
 // A request that ctx ends within a moment of its answer returns the answer, and leaves
@@ -169,9 +169,9 @@ func TestAcquire_CtxEndsDuringTheSync(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantBusy(t, other, "k")
-		release(t, s, lease)
-		release(t, other, take(t, other, "k"))
+		locktest.WantHeld(t, other, "k")
+		locktest.Released(t, s, lease)
+		locktest.Released(t, other, locktest.Taken(t, other, "k"))
 	})
 }
 

@@ -67,15 +67,6 @@ func releasesByKey(s *Store) locking.Store {
 	}}
 }
 
-func releasesNothing(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
-}
-
-// renewsAll takes every lease for held, without asking the kernel.
-func renewsAll(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) { return l, nil }}
-}
-
 // takesAgain takes the keys of a lost lease again.
 func takesAgain(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
@@ -84,19 +75,6 @@ func takesAgain(s *Store) locking.Store {
 			_, _ = s.TryAcquire(ctx, l.Keys...)
 		}
 		return next, err
-	}}
-}
-
-// takesOneByOne takes key by key, and keeps those it has when the next one is busy.
-func takesOneByOne(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
-		for _, k := range keys {
-			if all, err = s.TryAcquire(ctx, k); err != nil {
-				return locking.Lease{}, err
-			}
-		}
-		all.Keys = keys
-		return all, nil
 	}}
 }
 
@@ -112,9 +90,7 @@ func expires(s *Store) locking.Store {
 // trustsATTL promises an end of the trust that the kernel does not know.
 func trustsATTL(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, time.Minute) }
 
-func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return broken(s) }
-}
+var anyStore = locktest.Any[*Store]
 
 func renames(encode func(string) string) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
@@ -134,8 +110,8 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 		"shared lock":             {locksWith(sharedLock), exclusion},
 		"grants held keys":        {grants, append(exclusion, own, "Fence/GrowsOverGrants")},
 		"releases by key":         {releasesByKey, []string{own}},
-		"releases nothing":        {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
-		"renews without looking":  {renewsAll, []string{own, "Lost/StaysLost"}},
+		"releases nothing":        {anyStore(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"renews without looking":  {anyStore(locktest.RenewsBlindly), []string{own, "Lost/StaysLost"}},
 		"takes a lost key again":  {takesAgain, []string{"Lost/StaysLost"}},
 		"ignores ctx":             {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
 		"expires":                 {expires, []string{"Expires/Not"}},
@@ -148,7 +124,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 		"cut at 255 bytes":        {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
 		"slashes replaced":        {renames(func(k string) string { return strings.ReplaceAll(k, "/", "_") }), []string{"Keys/OddOnesNeverCollide"}},
 		"any key is valid":        {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
-		"several keys one by one": {takesOneByOne, []string{"Multi/AllOrNone"}},
+		"several keys one by one": {anyStore(locktest.TakesOneByOne), []string{"Multi/AllOrNone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,31 +18,16 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
-)
-
-// role is the environment variable that makes this test binary another process of a test.
-// roleDir is its folder.
-const (
-	role    = "FILELOCK_TEST_ROLE"
-	roleDir = "FILELOCK_TEST_DIR"
+	"shop/locking/locktest"
 )
 
 func TestMain(m *testing.M) {
-	play, found := map[string]func(dir string) error{"count": count, "hold": holdKey, "many": holdMany}[os.Getenv(role)]
-	if !found {
-		goleak.VerifyTestMain(m)
-		return
-	}
-	if err := play(os.Getenv(roleDir)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func process(t testing.TB, play, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), role+"="+play, roleDir+"="+dir, "GORACE=atexit_sleep_ms=0")
-	return cmd
+	locktest.Roles(map[string]func(args []string) error{
+		"count": func(args []string) error { return count(args[0]) },
+		"hold":  func(args []string) error { return holdKey(args[0], args[1]) },
+		"many":  func(args []string) error { return holdMany(args[0]) },
+	})
+	goleak.VerifyTestMain(m)
 }
 
 const workers, increments = 3, 50
@@ -77,7 +62,7 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
-			if out, err := process(t, "count", dir).CombinedOutput(); err != nil {
+			if out, err := locktest.Process(t, "count", dir).CombinedOutput(); err != nil {
 				t.Errorf("worker %d: %v\n%s", i, err, out)
 			}
 		})
@@ -89,14 +74,14 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	}
 }
 
-// holdKey takes the key of its argument, starts a child, prints its fence and the child's
+// holdKey takes a key, starts a child, prints its fence and the child's
 // process id, and holds the key until it is killed.
-func holdKey(dir string) error {
+func holdKey(dir, key string) error {
 	s, err := New(dir)
 	if err != nil {
 		return err
 	}
-	lease, err := s.TryAcquire(context.Background(), os.Args[1])
+	lease, err := s.TryAcquire(context.Background(), key)
 	if err != nil {
 		return err
 	}
@@ -119,7 +104,7 @@ type holder struct {
 
 func startHolder(t testing.TB, dir, key string) *holder {
 	t.Helper()
-	h := &holder{t: t, cmd: process(t, "hold", dir, key)}
+	h := &holder{t: t, cmd: locktest.Process(t, "hold", dir, key)}
 	input, inputWriter, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -169,25 +154,25 @@ func TestHolder_KeepsTheKeyUntilItIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := newStore(t, dir)
-	first := take(t, s, "batch")
-	release(t, s, first)
+	first := locktest.Taken(t, s, "batch")
+	locktest.Released(t, s, first)
 
 	h := startHolder(t, dir, "batch")
 	if h.fence <= first.Fence {
 		t.Errorf("fence %d of the other process, after %d", h.fence, first.Fence)
 	}
-	wantBusy(t, s, "batch")
+	locktest.WantHeld(t, s, "batch")
 	h.signal(syscall.SIGSTOP)
-	wantBusy(t, s, "batch")
+	locktest.WantHeld(t, s, "batch")
 	h.kill()
-	next := take(t, s, "batch")
+	next := locktest.Taken(t, s, "batch")
 	if next.Fence != h.fence+1 {
 		t.Errorf("fence %d, after %d of the holder that was killed", next.Fence, h.fence)
 	}
 	if err := syscall.Kill(h.child, 0); err != nil {
 		t.Errorf("the holder's child has ended: %v", err)
 	}
-	release(t, s, next)
+	locktest.Released(t, s, next)
 }
 
 // A process that waits while the holder is killed gets the key.
@@ -206,7 +191,7 @@ func TestAcquire_WaitsForAHolderThatIsKilled(t *testing.T) {
 	if err != nil || lease.Fence <= h.fence {
 		t.Fatalf("got %+v and %v, want a fence above %d", lease, err, h.fence)
 	}
-	release(t, s, lease)
+	locktest.Released(t, s, lease)
 }
 
 // holdMany takes keys until the process may open no more files.
@@ -241,7 +226,7 @@ func holdMany(dir string) error {
 // Without a free descriptor a request fails, but not with ErrBusy. The leases stay.
 func TestAcquire_TooManyOpenFiles(t *testing.T) {
 	t.Parallel()
-	if out, err := process(t, "many", t.TempDir()).CombinedOutput(); err != nil {
+	if out, err := locktest.Process(t, "many", t.TempDir()).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -53,6 +53,8 @@
 //	         it and start it again. It stops with the test process. If it dies by itself,
 //	         the test fails within seconds, with its last log lines.
 //	         WithServer runs servers for all tests of a package.
+//	Process  this test binary as another process, in one of the Roles of TestMain: the test
+//	         can stop it and kill it.
 //	Proxy    forwards TCP: cut connections, refuse new ones, freeze, or inspect each read.
 //	Faults   a Proxy that loses, delays and drops single lock requests.
 //

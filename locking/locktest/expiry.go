@@ -2,47 +2,42 @@ package locktest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"shop/locking"
 )
 
 // expires checks that the keys of a holder that is gone become free within the TTL, and
-// not before the holder's Until. A stall of the machine makes it later, so one round of
-// three in time is enough.
-func expires(s *suite) {
-	for _, key := range []string{"1", "2", "3"} {
-		if s.freed(key) {
-			return
-		}
-	}
-	s.Errorf("no key was free %v after a TTL of %v", atOnce, s.short())
-}
+// not before the holder's Until. A stall of the machine makes it later.
+func expires(s *suite) { s.rounds(s.short(), s.freed) }
 
-func (s *suite) freed(key string) (inTime bool) {
-	a, b := s.open(s.short()), s.open(s.long())
+func (s *suite) freed(ttl time.Duration, key string) error {
+	a, b := s.open(ttl), s.open(s.long())
 	before := time.Now()
 	lease := s.try(a, key)
 	after := time.Now()
-	if lease.Until.After(after.Add(s.short())) || !lease.Until.After(before) {
-		s.Errorf("requested at %v, answered at %v, with TTL %v: Until is %v", before, after, s.short(), lease.Until)
+	if lease.Until.After(after.Add(ttl)) || !lease.Until.After(before) {
+		s.Errorf("requested at %v, answered at %v, with TTL %v: Until is %v", before, after, ttl, lease.Until)
 	}
 	next, err := b.TryAcquire(s.within(deadline), key)
-	if !answered(err) || !time.Now().Before(lease.Until) {
-		return false
-	}
-	if !errors.Is(err, locking.ErrBusy) {
+	switch {
+	case !time.Now().Before(lease.Until):
+		return errors.New("the lease expired before another store had requested its key")
+	case !answered(err):
+		return err
+	case !errors.Is(err, locking.ErrBusy):
 		s.Fatalf("got %+v and %v, want ErrBusy", next, err)
 	}
-	if next, err = acquire(s.within(s.short()+atOnce), b, key); err != nil {
-		return false
+	if next, err = acquire(s.within(ttl+atOnce), b, key); err != nil {
+		return fmt.Errorf("not free %v after a TTL of %v: %w", atOnce, ttl, err)
 	}
 	if now := time.Now(); now.Before(lease.Until) {
 		s.Errorf("another holder %v before the first one's Until", lease.Until.Sub(now))
 	}
 	s.lost(a, lease)
 	s.release(b, next)
-	return true
+	return nil
 }
 
 // expiresOnTime checks that a refused Renew changes nothing. A Renew by another owner,

@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func (s *suite) acquire(d time.Duration, store locking.Store, keys ...string) lo
 
 // acquire is locking.Acquire, retried until it gets an answer.
 func acquire(ctx context.Context, store locking.Store, keys ...string) (lease locking.Lease, err error) {
-	err = insist(ctx, func(bool) (err error) {
+	err = Insist(ctx, func(bool) (err error) {
 		lease, err = locking.Acquire(ctx, store, options(), keys...)
 		return err
 	})
@@ -36,16 +37,42 @@ func acquire(ctx context.Context, store locking.Store, keys ...string) (lease lo
 
 // requestsMax is how often a request may remain without an answer before the check fails:
 // with a short TTL each takes a fraction of a second. triesMax is how often a check is
-// tried when the machine stalls during it.
+// tried when the machine stalls during it, and lateMax how often it may miss a time limit.
 const (
 	requestsMax = 40
 	triesMax    = 8
+	lateMax     = 4
 )
 
-// insist calls request until the store answers. On a machine that stalls, a request of any
+// rounds runs a round of a check with a TTL of about d. If the round returns an error, a stall
+// of the machine may be the reason, and the next one has twice the TTL. Each has a key of its own,
+// because a void round may leave its key locked.
+func (s *suite) rounds(d time.Duration, round func(ttl time.Duration, key string) error) {
+	s.Helper()
+	var err error
+	for i := range lateMax {
+		err = round(s.ttl(d)<<i, fmt.Sprint(key, "/", i))
+		if err == nil || s.Failed() {
+			return
+		}
+	}
+	s.Errorf("in each of %d rounds: %v", lateMax, err)
+}
+
+// void returns err, of a request about a lease, if the lease has expired. Otherwise an error
+// fails the check.
+func (s *suite) void(l locking.Lease, err error) error {
+	s.Helper()
+	if err != nil && (l.Until.IsZero() || time.Now().Before(l.Until)) {
+		s.Fatalf("%+v is held: %v", l, err)
+	}
+	return err
+}
+
+// Insist calls request until the store answers. On a machine that stalls, a request of any
 // store may miss its answer or fail to connect, and the suite does not test that. The
 // argument of request is false in the first call and true in every later one.
-func insist(ctx context.Context, request func(again bool) error) error {
+func Insist(ctx context.Context, request func(again bool) error) error {
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
 	for tries := 1; ; tries++ {
@@ -62,18 +89,10 @@ func answered(err error) bool {
 	return err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrKey)
 }
 
-// try takes keys that are free. ErrBusy is wrong, unless an earlier attempt of this call
-// had no answer and may have left a lock behind.
-func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
+// try takes keys that are free.
+func (s *suite) try(store locking.Store, keys ...string) locking.Lease {
 	s.Helper()
-	ctx := s.within(deadline)
-	err := insist(ctx, func(again bool) (err error) {
-		lease, err = store.TryAcquire(ctx, keys...)
-		if again && errors.Is(err, locking.ErrBusy) {
-			lease, err = locking.Acquire(ctx, store, options(), keys...)
-		}
-		return err
-	})
+	lease, err := taken(s.within(deadline), store, keys...)
 	if err != nil {
 		s.Fatalf("acquire %q, which are free: %v", keys, err)
 	}
@@ -81,33 +100,56 @@ func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 	return lease
 }
 
+// taken takes keys that are free. ErrBusy is wrong, unless an earlier attempt of this call
+// had no answer and may have left a lock behind.
+func taken(ctx context.Context, store locking.Store, keys ...string) (lease locking.Lease, err error) {
+	err = Insist(ctx, func(again bool) (err error) {
+		lease, err = store.TryAcquire(ctx, keys...)
+		if again && errors.Is(err, locking.ErrBusy) {
+			lease, err = locking.Acquire(ctx, store, options(), keys...)
+		}
+		return err
+	})
+	return lease, err
+}
+
 // busy checks that a request for keys of another owner returns ErrBusy.
 func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
-	ctx := s.within(deadline)
+	if err := busy(s.within(deadline), store, keys...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// busy returns an error unless a request for the keys returns ErrBusy.
+func busy(ctx context.Context, store locking.Store, keys ...string) error {
 	var lease locking.Lease
-	err := insist(ctx, func(bool) (err error) {
+	err := Insist(ctx, func(bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
 		return err
 	})
 	if !errors.Is(err, locking.ErrBusy) {
-		s.Fatalf("acquire %q, which another owner holds: got %+v and %v, want ErrBusy", keys, lease, err)
+		return fmt.Errorf("acquire %q, which another owner holds: got %+v and %w, want ErrBusy", keys, lease, err)
 	}
+	return nil
 }
 
 // renew renews a lease that is held.
 func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 	s.Helper()
-	ctx := s.within(deadline)
-	var next locking.Lease
-	err := insist(ctx, func(bool) (err error) {
-		next, err = store.Renew(ctx, l)
-		return err
-	})
+	next, err := renew(s.within(deadline), store, l)
 	if err != nil {
 		s.Fatalf("renew %+v, which is held: %v", l, err)
 	}
 	return next
+}
+
+func renew(ctx context.Context, store locking.Store, l locking.Lease) (next locking.Lease, err error) {
+	err = Insist(ctx, func(bool) (err error) {
+		next, err = store.Renew(ctx, l)
+		return err
+	})
+	return next, err
 }
 
 func (s *suite) release(store locking.Store, l locking.Lease) {
@@ -119,7 +161,7 @@ func (s *suite) release(store locking.Store, l locking.Lease) {
 
 // release releases a lease that is held. A retry may find it released already.
 func release(ctx context.Context, store locking.Store, l locking.Lease) error {
-	return insist(ctx, func(again bool) error {
+	return Insist(ctx, func(again bool) error {
 		err := store.Release(ctx, l)
 		if again && errors.Is(err, locking.ErrLost) {
 			return nil
@@ -128,14 +170,31 @@ func release(ctx context.Context, store locking.Store, l locking.Lease) error {
 	})
 }
 
-// Taken takes keys that are free, in a test of a single store.
+// Taken takes keys that are free, in a test of a single store. As in the suite, a request without
+// an answer is repeated.
 func Taken(t testing.TB, s locking.Store, keys ...string) locking.Lease {
 	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), keys...)
+	lease, err := taken(t.Context(), s, keys...)
 	if err != nil {
-		t.Fatalf("acquire %q: %v", keys, err)
+		t.Fatalf("acquire %q, which are free: %v", keys, err)
 	}
 	return lease
+}
+
+// WantHeld fails the test unless another owner holds the keys.
+func WantHeld(t testing.TB, s locking.Store, keys ...string) {
+	t.Helper()
+	if err := busy(t.Context(), s, keys...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Released releases a lease that is held. It may be called in a Cleanup.
+func Released(t testing.TB, s locking.Store, l locking.Lease) {
+	t.Helper()
+	if err := release(context.WithoutCancel(t.Context()), s, l); err != nil {
+		t.Fatalf("release %+v, which is held: %v", l, err)
+	}
 }
 
 // WantBusy fails the test unless err matches locking.ErrBusy.

@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -84,6 +85,14 @@ func SideBySide[T any](n int, list []T, run func(T)) {
 		})
 	}
 	all.Wait()
+}
+
+// Subtests runs a subtest for each case, four at once.
+func Subtests[C any](t *testing.T, cases map[string]C, test func(*testing.T, C)) {
+	t.Helper()
+	SideBySide(4, slices.Sorted(maps.Keys(cases)), func(name string) {
+		t.Run(name, func(t *testing.T) { test(t, cases[name]) })
+	})
 }
 
 // validate refuses promises that cannot be checked or that contradict each other.

@@ -111,3 +111,18 @@ func TestFailing_RefusesPromisesThatCannotBeChecked(t *testing.T) {
 		}
 	}
 }
+
+// A check that has not noticed a broken store is tried again.
+func TestWantFailing_TriesAgain(t *testing.T) {
+	refused := map[time.Duration]bool{}
+	locktest.WantFailing(t, func(testing.TB) locktest.Backend {
+		return locktest.Backend{Open: func(ttl time.Duration) (locking.Store, error) {
+			bad := ttl <= 0 || ttl%promises.MinTTL != 0
+			if bad && !refused[ttl] { // only the first time
+				refused[ttl] = true
+				return nil, errors.New("not a multiple of the shortest TTL")
+			}
+			return useless{}, nil
+		}}
+	}, locktest.Promises{Expires: true, MinTTL: promises.MinTTL}, "TTL/UnrepresentableIsAnError")
+}

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"shop/locking"
@@ -38,47 +39,45 @@ func lostStaysLost(s *suite) {
 	if !s.Expires {
 		return
 	}
-	for range 3 {
-		if s.expiredStaysLost() {
-			return
-		}
-	}
-	s.Errorf("in 3 rounds no key was free within a TTL of %v after a lost lease was renewed", s.short())
+	s.rounds(s.short(), s.expiredStaysLost)
 }
 
 // expiredStaysLost checks that Renew does not take the key of an expired lease again:
 // otherwise the key would be held for a TTL, and not be free in time in any round. A
-// stall of the machine delays the acquisition too, hence the rounds.
-func (s *suite) expiredStaysLost() (inTime bool) {
-	a, b := s.open(s.short()), s.open(s.long())
+// stall of the machine delays the acquisition too.
+func (s *suite) expiredStaysLost(ttl time.Duration, key string) error {
+	a, b := s.open(ttl), s.open(s.long())
 	expired := s.try(a, key)
-	s.try(a, "later")
-	later := s.acquire(deadline, b, "later") // it has expired, and so has the earlier one
+	s.try(a, key+"/later")
+	later := s.acquire(deadline, b, key+"/later") // it has expired, and so has the earlier one
 	asked := time.Now()
 	s.lost(a, expired)
 	next := s.acquire(deadline, b, key)
-	inTime = time.Since(asked) < s.short()
+	took := time.Since(asked)
 	s.lost(a, expired)
 	s.busy(a, key)
 	s.release(b, next)
 	s.lost(a, expired)
 	s.release(b, later)
-	return inTime
+	if took >= ttl {
+		return fmt.Errorf("after a lost lease was renewed, its key was not free within a TTL of %v", ttl)
+	}
+	return nil
 }
 
 // renewKeeps checks that a lease that is renewed in time outlives its TTL. A round is
 // void if the machine stalled until the lease had expired.
 func renewKeeps(s *suite) {
-	for range triesMax {
-		if s.outlives(s.ttl(900 * time.Millisecond)) {
-			return
+	s.rounds(900*time.Millisecond, func(ttl time.Duration, key string) error {
+		if !s.outlives(ttl, key) {
+			return fmt.Errorf("no lease with a TTL of %v was renewed in time", ttl)
 		}
-	}
-	s.Errorf("in %d rounds no lease was renewed in time", triesMax)
+		return nil
+	})
 }
 
 // outlives renews a lease until it is twice as old as its TTL.
-func (s *suite) outlives(ttl time.Duration) bool {
+func (s *suite) outlives(ttl time.Duration, key string) bool {
 	a, b := s.open(ttl), s.open(s.long())
 	lease := s.acquire(deadline, a, key)
 	granted := lease
@@ -91,7 +90,7 @@ func (s *suite) outlives(ttl time.Duration) bool {
 			return false
 		}
 		if !answered(err) {
-			return false
+			continue
 		}
 		if err != nil {
 			s.Fatalf("renew %v before the end: %v", time.Until(lease.Until), err)
@@ -103,14 +102,11 @@ func (s *suite) outlives(ttl time.Duration) bool {
 			s.Errorf("renewed %+v is another grant than %+v", next, granted)
 		}
 		taken, err := b.TryAcquire(s.within(deadline), key)
-		if lease = next; !time.Now().Before(lease.Until) || !answered(err) {
-			if err == nil { // or the next round would find the key busy
-				s.release(b, taken)
-			}
+		if lease = next; !time.Now().Before(lease.Until) {
 			return false
 		}
-		if !errors.Is(err, locking.ErrBusy) {
-			s.Fatalf("acquire what is renewed: got %v, want ErrBusy", err)
+		if answered(err) && !errors.Is(err, locking.ErrBusy) {
+			s.Fatalf("acquire what is renewed: got %+v and %v, want ErrBusy", taken, err)
 		}
 	}
 	s.release(a, lease)

@@ -81,7 +81,7 @@ func (s *suite) lost(store locking.Store, l locking.Lease) {
 		"renew":   func() error { _, err := store.Renew(ctx, l); return err },
 		"release": func() error { return store.Release(ctx, l) },
 	} {
-		if err := insist(ctx, func(bool) error { return request() }); !errors.Is(err, locking.ErrLost) {
+		if err := Insist(ctx, func(bool) error { return request() }); !errors.Is(err, locking.ErrLost) {
 			s.Errorf("%s a lost lease: got %v, want ErrLost", verb, err)
 		}
 	}

@@ -69,7 +69,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 	return locktest.Backend{
 		Open: func(ttl time.Duration) (locking.Store, error) { return store(shared, ttl) },
 		Proxied: func(ttl time.Duration) locktest.Proxied {
-			proxies, urls := disturb(t, shared)
+			proxies, urls := disturb(t, shared, prefix)
 			s, err := store(urls, ttl)
 			if err != nil {
 				t.Fatal(err)
@@ -80,20 +80,16 @@ func (g target) open(t testing.TB) locktest.Backend {
 	}
 }
 
-// disturb puts a proxy in front of each server, and returns the URLs through them.
-func disturb(t testing.TB, servers []string) (proxies []*locktest.Faults, through []string) {
+// disturb puts a proxy in front of each server, and returns the URLs through them. The proxies
+// disturb the requests that contain names.
+func disturb(t testing.TB, servers []string, names string) (proxies []*locktest.Faults, through []string) {
 	t.Helper()
 	for _, server := range servers {
-		p := locktest.NewFaults(t, host(server), func(request []byte) bool {
-			return bytes.Contains(request, set) || bytes.Contains(request, []byte("eval"))
-		})
+		p := locktest.NewFaults(t, host(server), func(request []byte) bool { return bytes.Contains(request, []byte(names)) })
 		proxies, through = append(proxies, p), append(through, "redis://"+p.Addr)
 	}
 	return proxies, through
 }
-
-// set is in each request to acquire.
-var set = []byte("\r\nset\r\n")
 
 func host(server string) string { return strings.TrimPrefix(server, "redis://") }
 

@@ -85,11 +85,11 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (l lockin
 func (a *attempt) run(ctx context.Context) (locking.Lease, error) {
 	s := a.store
 	for {
-		patience := s.ttl / 2
+		outageGrace := s.ttl / 2
 		if a.queued.Load() { // it was in the queue: it waits for the next session as for the key
-			patience = math.MaxInt64
+			outageGrace = math.MaxInt64
 		}
-		x, err := s.ready(ctx, patience)
+		x, err := s.ready(ctx, outageGrace)
 		if err != nil {
 			return locking.Lease{}, err
 		}

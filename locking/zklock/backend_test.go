@@ -12,8 +12,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"shop/compose/local/stack"
-	"shop/compose/local/stack/stacktest"
 	"shop/locking"
 	"shop/locking/locktest"
 )
@@ -55,23 +53,13 @@ func (g target) open(t testing.TB) locktest.Backend {
 			return locktest.Proxied{Store: store, Lose: p.lose, Lost: p.Lost, Delay: p.Delay}
 		},
 		Restartable: func() (locktest.Backend, func()) {
-			own := stacktest.Private(t, "zookeeper")[0]
+			own := locktest.StartZooKeeper(t, 1)[0]
 			g := g
 			g.servers = []string{own.Addr}
-			return g.open(t), func() { restart(t, own) }
+			return g.open(t), own.Restart
 		},
 		Waiting: func(key string) int { return max(0, len(queueIn(t, look(), key))-1) },
 		BadTTLs: []time.Duration{time.Second, 10 * time.Minute, 2*time.Second + time.Microsecond},
-	}
-}
-
-func restart(t testing.TB, s *stack.Server) {
-	t.Helper()
-	if err := s.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }
 

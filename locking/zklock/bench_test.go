@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkAcquireRelease acquires and releases a free key, in alternation with the lock of the client, on
-// one server. x-of-lock is the ratio of the medians. A lease takes four requests and two goroutines, the
+// one server. x-of-lock is the ratio of the medians. A lease takes two requests and two goroutines, the
 // lock three requests; it reads no fence.
 func BenchmarkAcquireRelease(b *testing.B) {
 	g := shared(b)

@@ -3,44 +3,30 @@ package zklock
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"shop/compose/local/stack"
-	"shop/compose/local/stack/stacktest"
 	"shop/locking"
 	"shop/locking/locktest"
 )
 
 // leaderOf returns the member that reports itself as the leader.
-func leaderOf(t *testing.T, members []*stack.Server) (leader *stack.Server) {
+func leaderOf(t *testing.T, members []*locktest.Server) (leader *locktest.Server) {
 	t.Helper()
 	locktest.Eventually(t, "there is a leader", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		for _, m := range members {
-			if m.State == stack.Running && strings.Contains(stateOf(m.Addr), "Mode: leader") {
+			state, err := locktest.ZooKeeperState(ctx, m.Addr)
+			if err == nil && strings.Contains(state, "Mode: leader") {
 				leader = m
 			}
 		}
 		return leader != nil
 	})
 	return leader
-}
-
-// stateOf returns what a member reports about itself; empty: it does not answer.
-func stateOf(addr string) string {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	_, _ = io.WriteString(conn, "srvr")
-	state, _ := io.ReadAll(conn)
-	return string(state)
 }
 
 // busyThroughout requests a key again and again until stop is called, and fails the test if it is granted.
@@ -72,7 +58,7 @@ func busyThroughout(t *testing.T, s *Store, key string) (stop func()) {
 // keeps its lease and its session, no other Store gets the key, and fences grow under the new leader.
 func TestCluster_LockSurvivesTheLeaderAndAPause(t *testing.T) {
 	t.Parallel()
-	members := stacktest.Private(t, "zookeeper3")
+	members := locktest.StartZooKeeper(t, 3)
 	var servers []string
 	for _, m := range members {
 		servers = append(servers, m.Addr)
@@ -84,14 +70,12 @@ func TestCluster_LockSurvivesTheLeaderAndAPause(t *testing.T) {
 	first, ended := hold(t, holder, "k", stop)
 	next := acquireInBackground(t.Context(), waiter, "k")
 	awaitQueue(t, other, "k", 2)
-	before := take(t, other, "free")
-	release(t, other, before)
+	before := locktest.Taken(t, other, "free")
+	locktest.Released(t, other, before)
 	second := busyThroughout(t, other, "k")
 
 	old := leaderOf(t, members)
-	if err := old.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	old.Kill()
 	if leaderOf(t, members) == old {
 		t.Fatal("the killed member is still the leader")
 	}
@@ -101,25 +85,19 @@ func TestCluster_LockSurvivesTheLeaderAndAPause(t *testing.T) {
 		after, err = other.TryAcquire(t.Context(), "free")
 		return err == nil
 	})
-	release(t, other, after)
+	locktest.Released(t, other, after)
 	if after.Fence <= before.Fence {
 		t.Errorf("fence %d under the new leader, %d under the old one", after.Fence, before.Fence)
 	}
-	if err := old.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	old.Start()
 
 	serving := members[slices.Index(servers, holder.conn.Server())]
-	if err := serving.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	serving.Pause()
 	locktest.Eventually(t, "the holder is served by another member", func() bool {
 		_, _, err := holder.conn.Exists("/")
 		return err == nil && holder.conn.Server() != serving.Addr
 	})
-	if err := serving.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	serving.Resume()
 
 	second()
 	select {

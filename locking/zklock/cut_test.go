@@ -94,7 +94,7 @@ func TestAcquire_WaiterKeepsItsNodeThroughCuts(t *testing.T) {
 	g := shared(t)
 	holder := g.must(t, time.Minute)
 	waiter, p := g.viaProxy(t, 6*time.Second)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	next := acquireInBackground(t.Context(), waiter, "k")
 	awaitQueue(t, holder, "k", 2)
 	node := queueIn(t, holder, "k")[1]
@@ -103,10 +103,10 @@ func TestAcquire_WaiterKeepsItsNodeThroughCuts(t *testing.T) {
 		locktest.Eventually(t, "the client has connected again", func() bool { _, _, err := waiter.conn.Exists("/"); return err == nil })
 	}
 	p.Cut()
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	got := <-next
 	if got.error != nil || got.Owner != node[:len(got.Owner)] {
 		t.Fatalf("the waiter: %+v, its node was %s", got, node)
 	}
-	release(t, waiter, got.Lease)
+	locktest.Released(t, waiter, got.Lease)
 }

@@ -33,11 +33,11 @@ func TestFence_GrowsWhenTheSequenceStartsAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l := take(t, store, "k")
+		l := locktest.Taken(t, store, "k")
 		if at := sequence(queueIn(t, store, "k")[0]); l.Fence <= last.Fence || at != 0 {
 			t.Errorf("fence %d after %d, with the sequence number %d", l.Fence, last.Fence, at)
 		}
-		release(t, store, l)
+		locktest.Released(t, store, l)
 		last = l
 	}
 }
@@ -47,7 +47,7 @@ func TestFence_IsTheTransactionOfTheCreation(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, time.Minute)
 	for range 3 {
-		l := take(t, store, "k")
+		l := locktest.Taken(t, store, "k")
 		_, stat, err := store.conn.Exists(store.queueOf("k") + "/" + queueIn(t, store, "k")[0])
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestFence_IsTheTransactionOfTheCreation(t *testing.T) {
 		if int64(l.Fence) != stat.Czxid {
 			t.Errorf("the fence is %d, the transaction %d", l.Fence, stat.Czxid)
 		}
-		release(t, store, l)
+		locktest.Released(t, store, l)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestRenew_DeletedNodeIsLost(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	a, b := g.must(t, time.Minute), g.must(t, time.Minute)
-	held := take(t, a, "k")
+	held := locktest.Taken(t, a, "k")
 	next := acquireInBackground(t.Context(), b, "k")
 	awaitQueue(t, a, "k", 2)
 	if err := b.conn.Delete(b.queueOf("k")+"/"+queueIn(t, b, "k")[0], -1); err != nil {
@@ -83,14 +83,14 @@ func TestAcquire_WaiterWithoutANodeWaitsAgain(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	a, b := g.must(t, time.Minute), g.must(t, time.Minute)
-	held := take(t, a, "k")
+	held := locktest.Taken(t, a, "k")
 	next := acquireInBackground(t.Context(), b, "k")
 	awaitQueue(t, a, "k", 2)
 	first := queueIn(t, a, "k")[1]
 	if err := a.conn.Delete(a.queueOf("k")+"/"+first, -1); err != nil {
 		t.Fatal(err)
 	}
-	release(t, a, held)
+	locktest.Released(t, a, held)
 	if got := <-next; got.error != nil || got.Owner == first[:len(got.Owner)] {
 		t.Errorf("the waiter: %+v, its first node was %s", got, first)
 	}
@@ -118,7 +118,7 @@ func TestOptions_LoginKeepsOthersOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	release(t, store, take(t, store, "k"))
+	locktest.Released(t, store, locktest.Taken(t, store, "k"))
 	if _, err := stranger.TryAcquire(t.Context(), "k"); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("without the login: got %v, want ErrNoAuth", err)
 	}
@@ -138,8 +138,8 @@ func TestClose_FreesTheKeysAtOnce(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	a, b := g.must(t, time.Minute), g.must(t, time.Minute)
-	held := take(t, a, "k")
-	kept := take(t, b, "kept")
+	held := locktest.Taken(t, a, "k")
+	kept := locktest.Taken(t, b, "kept")
 	next, never := acquireInBackground(t.Context(), b, "k"), acquireInBackground(t.Context(), a, "kept")
 	awaitQueue(t, b, "k", 2)
 	awaitQueue(t, b, "kept", 2)
@@ -161,5 +161,5 @@ func TestClose_FreesTheKeysAtOnce(t *testing.T) {
 			t.Errorf("%s after Close: got %v, want ErrClosed", what, err)
 		}
 	}
-	release(t, b, kept)
+	locktest.Released(t, b, kept)
 }

@@ -38,22 +38,6 @@ func acquireInBackground(ctx context.Context, s *Store, key string) <-chan grant
 	return got
 }
 
-func take(t *testing.T, s *Store, key string) locking.Lease {
-	t.Helper()
-	l, err := s.TryAcquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func release(t *testing.T, s *Store, l locking.Lease) {
-	t.Helper()
-	if err := s.Release(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func awaitQueue(t *testing.T, s *Store, key string, n int) {
 	t.Helper()
 	locktest.Eventually(t, "the queue has the expected length", func() bool { return len(queueIn(t, s, key)) == n })
@@ -77,7 +61,7 @@ func TestAcquire_LostAnswerToCreateIsFoundByTheOwnerInTheName(t *testing.T) {
 	g := shared(t)
 	holder, last := g.must(t, time.Minute), g.must(t, time.Minute)
 	waiter, p := g.viaProxy(t, 4*time.Second)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	p.lose(1)
 	second := acquireInBackground(t.Context(), waiter, "k")
 	awaitQueue(t, holder, "k", 2)
@@ -85,7 +69,7 @@ func TestAcquire_LostAnswerToCreateIsFoundByTheOwnerInTheName(t *testing.T) {
 	third := acquireInBackground(t.Context(), last, "k")
 	awaitQueue(t, holder, "k", 3)
 
-	release(t, holder, held)
+	locktest.Released(t, holder, held)
 	got := <-second
 	if got.error != nil || p.Lost() == 0 || !strings.HasPrefix(position, got.Owner+"-") {
 		t.Fatalf("the waiter: %+v, lost answers: %d, its node was %s", got, p.Lost(), position)
@@ -93,7 +77,7 @@ func TestAcquire_LostAnswerToCreateIsFoundByTheOwnerInTheName(t *testing.T) {
 	if queue := queueIn(t, holder, "k"); len(queue) != 2 || queue[0] != position {
 		t.Errorf("the queue is %q", queue)
 	}
-	release(t, waiter, got.Lease)
+	locktest.Released(t, waiter, got.Lease)
 	if next := <-third; next.error != nil || next.Fence <= got.Fence {
 		t.Errorf("the third: %+v after %+v", next, got)
 	}
@@ -107,11 +91,11 @@ func TestTryAcquire_LostRequestIsSentAgain(t *testing.T) {
 	look := g.must(t, time.Minute)
 	p.writes.Store(true)
 	p.Drop(1)
-	l := take(t, store, "k")
+	l := locktest.Taken(t, store, "k")
 	if queue := queueIn(t, look, "k"); len(queue) != 1 {
 		t.Errorf("the queue is %q", queue)
 	}
-	release(t, store, l)
+	locktest.Released(t, store, l)
 	awaitQueue(t, look, "k", 0)
 }
 
@@ -122,7 +106,7 @@ func TestTryAcquire_CtxThatEndsLeavesNoNode(t *testing.T) {
 	g := shared(t)
 	look := g.must(t, time.Minute)
 	store, p := g.viaProxy(t, 6*time.Second)
-	other := take(t, store, "other")
+	other := locktest.Taken(t, store, "other")
 	p.writes.Store(true)
 	p.Lose(math.MaxInt)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,7 +148,7 @@ func TestAcquire_WaiterThatLeavesFreesNobody(t *testing.T) {
 // leaves lets b leave the queue between the holder a and the waiter c.
 func leaves(t *testing.T, a, b, c *Store) {
 	t.Helper()
-	held := take(t, a, "k")
+	held := locktest.Taken(t, a, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	second := acquireInBackground(ctx, b, "k")
 	awaitQueue(t, a, "k", 2)
@@ -176,13 +160,13 @@ func leaves(t *testing.T, a, b, c *Store) {
 		t.Errorf("got %v, want ErrBusy and Canceled", got.error)
 	}
 	awaitQueue(t, a, "k", 2)
-	release(t, c, take(t, c, "other")) // the third has heard before: events and answers come in order
+	locktest.Released(t, c, locktest.Taken(t, c, "other")) // the third has heard before: events and answers come in order
 	select {
 	case got := <-third:
 		t.Fatalf("granted while the key is held: %+v", got)
 	default:
 	}
-	release(t, a, held)
+	locktest.Released(t, a, held)
 	if got := <-third; got.error != nil {
 		t.Error(got.error)
 	}

@@ -52,7 +52,7 @@ func TestSession_ExpiryLosesTheLeasesAndKeepsTheWaiters(t *testing.T) {
 	g := shared(t)
 	other := g.must(t, time.Minute)
 	store, p := g.viaProxy(t, minTTL)
-	first, busy := sessionOf(store), take(t, other, "busy")
+	first, busy := sessionOf(store), locktest.Taken(t, other, "busy")
 	waiter := acquireInBackground(t.Context(), store, "busy")
 	awaitQueue(t, other, "busy", 2)
 	held, ended := hold(t, store, "k", nil)
@@ -83,7 +83,7 @@ func TestSession_ExpiryLosesTheLeasesAndKeepsTheWaiters(t *testing.T) {
 		t.Errorf("renew in the new session: got %v, want ErrLost", err)
 	}
 	awaitQueue(t, other, "busy", 2)
-	release(t, other, busy)
+	locktest.Released(t, other, busy)
 	if got := <-waiter; got.error != nil {
 		t.Errorf("the waiter: %v", got.error)
 	}

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// ZooKeeper, as one server and as an ensemble of three, with a small heap. Only the tests of
-// locking/zklock need it.
+// ZooKeeper, as one server and as an ensemble of three, with a small heap. loadtest/peers
+// needs the one server. The tests of locking/zklock start their own (package locktest).
 var (
 	_ = register(zookeeperKind("zookeeper", 1))
 	_ = register(zookeeperKind("zookeeper3", 3))

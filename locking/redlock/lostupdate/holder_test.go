@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,14 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/locking/redlock"
-)
-
-// The environment of a holder in a process of its own.
-const (
-	holderServers  = "LOSTUPDATE_SERVERS" // its presence makes this test binary a holder
-	holderDatabase = "LOSTUPDATE_DATABASE"
-	holderFenced   = "LOSTUPDATE_FENCED"
 )
 
 const (
@@ -35,13 +30,9 @@ const (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns its connection errors
-	if servers := os.Getenv(holderServers); servers != "" {
-		if err := hold(context.Background(), strings.Fields(servers)); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	locktest.Roles(map[string]func(args []string) error{
+		"hold": func(args []string) error { return hold(context.Background(), args[0], args[1] == "true", args[2:]) },
+	})
 	goleak.VerifyTestMain(m)
 }
 
@@ -53,18 +44,18 @@ const (
 )
 
 // hold is A. It acquires, reads, checks its lease, and writes when the parent tells it to.
-func hold(ctx context.Context, servers []string) error {
+func hold(ctx context.Context, databaseURL string, fenced bool, servers []string) error {
 	store, err := redlock.New(servers, ttl, redlock.Options{})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	conn, err := pgx.Connect(ctx, os.Getenv(holderDatabase))
+	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	u := &update{db: conn, fenced: os.Getenv(holderFenced) == "true"}
+	u := &update{db: conn, fenced: fenced}
 	for {
 		lease, err := acquire(ctx, store)
 		if err == nil {
@@ -111,9 +102,7 @@ type process struct {
 
 func startHolder(t *testing.T, servers []string, databaseURL string, fenced bool) *process {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), holderServers+"="+strings.Join(servers, " "), holderDatabase+"="+databaseURL,
-		fmt.Sprintf("%s=%t", holderFenced, fenced))
+	cmd := locktest.Process(t, "hold", append([]string{databaseURL, strconv.FormatBool(fenced)}, servers...)...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
