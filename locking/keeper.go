@@ -85,7 +85,7 @@ func (h *hold) learn(a answer) (due time.Time) {
 		return soon
 	case a.err != nil:
 		h.failed = a.err
-		h.notify(Failed, 0, a.err)
+		h.notify(RenewFailed, 0, a.err)
 		return soon
 	}
 	defer h.notify(Renewed, now.Sub(h.until.Add(-2*h.ttl/3)), nil) // it was due at a third

@@ -13,16 +13,20 @@ type Kind string
 
 // The kinds of Event. Each Acquired of Do is followed by exactly one Released or
 // Left, and before that by at most one Lost.
+//
+// There is none for a fence that a guard refused: the guard runs in the resource, without
+// a Store. The caller that gets ErrStale counts it.
 const (
-	Attempt  Kind = "attempt"   // a request to acquire is sent
-	Busy     Kind = "busy"      // … and another holder has a key
-	Acquired Kind = "acquired"  // … and the keys are granted
-	TimedOut Kind = "timed_out" // ctx or MaxWait ended before a grant
-	Failed   Kind = "failed"    // the store failed to acquire or to renew, or did not answer; Err
-	Renewed  Kind = "renewed"   // the store has confirmed the lease
-	Lost     Kind = "lost"      // the trust ended while fn ran, or was over when it returned; Err is the cause
-	Released Kind = "released"  // fn returned, the keys are free
-	Left     Kind = "left"      // fn returned, the keys were not freed: lost, no answer, or left to expire on purpose; Err
+	Attempt     Kind = "attempt"      // a request to acquire is sent
+	Busy        Kind = "busy"         // … and another holder has a key
+	Acquired    Kind = "acquired"     // … and the keys are granted
+	TimedOut    Kind = "timed_out"    // ctx or MaxWait ended before a grant
+	Failed      Kind = "failed"       // … or the store failed, or did not answer; Err
+	Renewed     Kind = "renewed"      // the store has confirmed the lease
+	RenewFailed Kind = "renew_failed" // … or failed, or did not answer: a later attempt may succeed; Err
+	Lost        Kind = "lost"         // the trust ended while fn ran, or was over when it returned; Err is the cause
+	Released    Kind = "released"     // fn returned, the keys are free
+	Left        Kind = "left"         // fn returned, the keys were not freed: lost, no answer, or left to expire on purpose; Err
 )
 
 // Event is what an Observer receives.
@@ -56,13 +60,13 @@ func Observers(list ...Observer) Observer {
 }
 
 // Log returns an Observer that logs one structured line for each event: event, key,
-// owner, fence, wait, held, err, each if it is set. A handler gets the event's Ctx. TimedOut, Failed, Lost and Left are
-// logged at warn level, all other events at debug.
+// owner, fence, wait, held, err, each if it is set. A handler gets the event's Ctx. TimedOut, Failed, RenewFailed,
+// Lost and Left are logged at warn level, all other events at debug.
 func Log(logger *slog.Logger) Observer {
 	return func(e Event) {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case TimedOut, Failed, Lost, Left:
+		case TimedOut, Failed, RenewFailed, Lost, Left:
 			level = slog.LevelWarn
 		}
 		ctx := cmp.Or(e.Ctx, context.Background())

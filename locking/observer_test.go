@@ -28,7 +28,7 @@ func TestObserver_ReceivesEveryEvent(t *testing.T) {
 		event(locking.Event{Keys: one}, locking.Attempt, 1, 0, nil),
 		event(granted, locking.Acquired, 1, 0, nil),
 		event(granted, locking.Renewed, 0, 2, nil),
-		event(granted, locking.Failed, 0, 4, errDown),
+		event(granted, locking.RenewFailed, 0, 4, errDown),
 		event(granted, locking.Renewed, 0.5, 4.5, nil),
 		event(granted, locking.Released, 0, 5, nil),
 	}
@@ -93,7 +93,7 @@ level=WARN msg=lock event=lost key=account/42 owner=me fence=7 held=2s err="conn
 func TestLog_WarnsOfTimeoutsFailuresAndLosses(t *testing.T) {
 	for kind, warns := range map[locking.Kind]bool{
 		locking.Attempt: false, locking.Busy: false, locking.Acquired: false, locking.Renewed: false, locking.Released: false,
-		locking.TimedOut: true, locking.Failed: true, locking.Lost: true, locking.Left: true,
+		locking.TimedOut: true, locking.Failed: true, locking.RenewFailed: true, locking.Lost: true, locking.Left: true,
 	} {
 		var out bytes.Buffer
 		locking.Log(slog.New(slog.NewJSONHandler(&out, nil)))(locking.Event{Kind: kind, Keys: one}) // level info and up

@@ -130,7 +130,7 @@ type played struct {
 // kinds are the kinds of all events except the renewals.
 func (p played) kinds() (kinds []locking.Kind) {
 	for _, e := range p.events {
-		if e.Kind != locking.Renewed {
+		if e.Kind != locking.Renewed && e.Kind != locking.RenewFailed {
 			kinds = append(kinds, e.Kind)
 		}
 	}

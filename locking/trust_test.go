@@ -33,7 +33,7 @@ func TestDo_AttemptIsBoundedByTheTrustThatIsLeft(t *testing.T) {
 func TestDo_PausedKeeperEndsTheTrustAndDoesNotRenew(t *testing.T) {
 	s := &script{renew: failing(0, 1, errDown)}
 	pause := func(e locking.Event) {
-		if e.Kind == locking.Failed {
+		if e.Kind == locking.RenewFailed {
 			time.Sleep(10 * time.Second) // in the keeper's goroutine, after the first renewal
 		}
 	}

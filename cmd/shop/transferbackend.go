@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"shop/cmd/shop/lab"
 	"shop/locking"
 	"shop/locking/etcdlock"
-	"shop/locking/wrong/leaseid"
 	"shop/transfer"
 )
 
@@ -113,7 +113,7 @@ func (b *transferBackend) connect(ctx context.Context) (*etcdlock.Store, *transf
 	config := b.config
 	config.Strategy, config.Hot, config.Locks, config.Epoch = b.settings.Strategy, b.settings.Hot, fences{store}, store.Epoch()
 	if b.lab {
-		config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL)
+		config.LeaseIDs, err = lab.LeaseIDs(b.client, b.settings.LockPrefix, b.settings.TTL)
 	}
 	var service *transfer.Service
 	if err == nil {

@@ -87,6 +87,7 @@ var alterations = [][2]string{
 	{`> 0.05`, `> 0.07`},
 	{`> 0.05`, `> 0.03`},
 	{`{kind=~"timed_out|failed"}`, `{kind=~"timed_out|failed|busy"}`},
+	{`{kind=~"timed_out|failed"}`, `{kind=~"timed_out|failed|renew_failed"}`},
 	{`for: 5m`, `for: 0m`},
 	{`3 * shop`, `4 * shop`},
 	{`> 10`, `> 13`},

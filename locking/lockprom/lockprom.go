@@ -11,7 +11,7 @@
 // What to watch, each as a rate over some minutes:
 //
 //	(timed_out + failed) / (acquired + timed_out + failed)   failure rate: alert above 5 %
-//	failed                                                   the store fails or does not answer
+//	failed, renew_failed                                     the store fails or does not answer
 //	lost                                                     work continued for a moment without its lock
 //	left                                                     keys stay taken until their TTL
 //	hold_seconds, 99th percentile                            alert above 3 times the expected value
@@ -30,7 +30,7 @@ import (
 // kinds are the kinds whose series exist from the start: a rate needs an initial zero.
 var kinds = []locking.Kind{
 	locking.Attempt, locking.Busy, locking.Acquired, locking.TimedOut, locking.Failed,
-	locking.Renewed, locking.Lost, locking.Released, locking.Left,
+	locking.Renewed, locking.RenewFailed, locking.Lost, locking.Released, locking.Left,
 }
 
 // New registers the metrics with reg, and returns the Observer that updates them for

@@ -15,8 +15,8 @@ import (
 	"shop/locking/lockprom"
 )
 
-// scripted grants after a number of busy answers, and loses each lease at its first renewal.
-type scripted struct{ busy int }
+// scripted grants after a number of busy answers. A number of renewals fail, and the next one loses the lease.
+type scripted struct{ busy, failing int }
 
 func (s *scripted) TryAcquire(_ context.Context, keys ...string) (locking.Lease, error) {
 	if s.busy > 0 {
@@ -27,6 +27,10 @@ func (s *scripted) TryAcquire(_ context.Context, keys ...string) (locking.Lease,
 }
 
 func (s *scripted) Renew(_ context.Context, l locking.Lease) (locking.Lease, error) {
+	if s.failing > 0 {
+		s.failing--
+		return l, errors.New("connection refused")
+	}
 	return l, locking.ErrLost
 }
 func (s *scripted) Release(context.Context, locking.Lease) error { return nil }
@@ -48,7 +52,7 @@ func TestNew_CountsTheEventsOfDo(t *testing.T) {
 			Backoff:  locking.Backoff{Base: time.Second, Rand: func() float64 { return 1 }, Max: time.Second},
 		}
 		for _, works := range []time.Duration{time.Second, 4 * time.Second} {
-			err := locking.Do(t.Context(), &scripted{busy: 2}, o, []string{"customer/4711"}, func(context.Context, locking.Lease) error {
+			err := locking.Do(t.Context(), &scripted{busy: 2, failing: 1}, o, []string{"customer/4711"}, func(context.Context, locking.Lease) error {
 				time.Sleep(works)
 				return nil
 			})
@@ -71,6 +75,7 @@ locking_events_total{kind="failed",store="redis"} 0
 locking_events_total{kind="left",store="redis"} 0
 locking_events_total{kind="lost",store="redis"} 1
 locking_events_total{kind="released",store="redis"} 2
+locking_events_total{kind="renew_failed",store="redis"} 1
 locking_events_total{kind="renewed",store="redis"} 0
 locking_events_total{kind="timed_out",store="redis"} 1
 `
@@ -110,7 +115,7 @@ func TestNew_KeysAreNotALabel(t *testing.T) {
 			observe(locking.Event{Kind: kind, Keys: []string{key}, Owner: key})
 		}
 	}
-	if n, err := testutil.GatherAndCount(reg); err != nil || n != 9+3 {
+	if n, err := testutil.GatherAndCount(reg); err != nil || n != 10+3 {
 		t.Errorf("%d series, %v; want one for each kind and three histograms", n, err)
 	}
 }
@@ -139,7 +144,7 @@ func TestNew_LagOfARenewal(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	observe := mustNew(t, reg, "redis")
 	observe(locking.Event{Kind: locking.Renewed, Wait: 500 * time.Millisecond, Held: time.Second})
-	observe(locking.Event{Kind: locking.Failed, Wait: time.Second})
+	observe(locking.Event{Kind: locking.RenewFailed, Wait: time.Second})
 	checkHistogram(t, reg, "locking_renew_lag_seconds", 1, 0.5)
 }
 

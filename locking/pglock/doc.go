@@ -11,6 +11,8 @@
 //	… on a row that does not exist yet          XactLockRow, or XactLock with a name
 //	… and two names must never be one lock      LockRow: the name itself, but it needs a row
 //	the work is longer than a transaction       Store: expires, has a fence, works behind a pooler
+//	… and is taken in a transaction that must   TryXactLease: a lease of Store
+//	not wait
 //	… and must not end by a clock               SessionStore: ends with its connection, no fence
 //	an old holder must not overwrite            Guard, with the fence of a Store or of any other lock
 //
@@ -141,6 +143,9 @@
 //	two names with one Hash             one lock: of 100 million names two collide with probability 1 in 3,700
 //	XactLockWithin: the time is over    ErrBusy; the transaction continues, with its own lock_timeout
 //	XactLockWithin: a deadlock          40P01, not ErrBusy: the transaction has failed
+//	TryXactLease: the reply is lost     the transaction ends with its connection: no lease
+//	TryXactLease: the reply to COMMIT   call it again as the same owner: the lease keeps its fence, or is
+//	is lost                             a new one
 //	LockRow: another transaction has it ErrBusy (55P03); roll back, at least to a savepoint
 //	a pooler in transaction mode        nothing: the transaction has one session. Statements must not be prepared
 //	                                    (default_query_exec_mode=exec) if the pooler cannot track them

@@ -44,8 +44,8 @@ type Store struct {
 // default_query_exec_mode=exec if the pooler cannot track prepared statements. A request
 // occupies a connection for one round trip, so two or three connections serve many leases. The first wait takes one out of the pool, for LISTEN.
 func New(pool *pgxpool.Pool, ttl time.Duration) (*Store, error) {
-	if ttl < TTLMin || ttl%time.Millisecond != 0 {
-		return nil, fmt.Errorf("pglock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
+	if err := checkTTL(ttl); err != nil {
+		return nil, err
 	}
 	s := &Store{
 		pool: pool, ttl: ttl, trust: ttl - margin(ttl),
@@ -55,6 +55,13 @@ func New(pool *pgxpool.Pool, ttl time.Duration) (*Store, error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
+}
+
+func checkTTL(ttl time.Duration) error {
+	if ttl < TTLMin || ttl%time.Millisecond != 0 {
+		return fmt.Errorf("pglock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
+	}
+	return nil
 }
 
 // margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL and

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"shop/locking"
@@ -25,6 +26,8 @@ func Hash(key string) int64 {
 var (
 	// ErrNoTx reports a lock outside of a transaction, which would end with its own statement.
 	ErrNoTx = errors.New("pglock: a lock until the end of the transaction needs a transaction")
+	// ErrNoOwner reports a TryXactLease without an owner: the row of a free key has none either.
+	ErrNoOwner = errors.New("pglock: a lease needs an owner")
 	// ErrNoRow reports a LockRow of a key that has no row.
 	ErrNoRow = errors.New("pglock: no row to lock: add it with MakeRow")
 )
@@ -43,6 +46,37 @@ func XactLock(ctx context.Context, tx Tx, key string) error {
 // the lock or waits for it. tx may continue after that.
 func TryXactLock(ctx context.Context, tx Tx, key string) error {
 	return granted(lock(ctx, tx, key, `SELECT WHERE pg_try_advisory_xact_lock($1)`, Hash(key)))
+}
+
+// TryXactLease takes a lease of key in the table of Store, as a part of tx: it begins, with its
+// TTL, at once, and others see it when tx has committed. After a rollback there is none. A Store on
+// the same table renews and releases it.
+//
+// The key needs no row beforehand, and calls for one key do not wait for each other: TryXactLease returns
+// locking.ErrBusy if another transaction is just taking the key so, or if another owner has it. tx may
+// continue after that. If owner has the lease already, it keeps its fence, and its TTL starts anew.
+//
+// Requests of a Store do not take the advisory lock: they wait for the end of tx if it has taken the
+// key, so commit soon. owner must be one that no other holder uses, as rand.Text.
+func TryXactLease(ctx context.Context, tx Tx, key, owner string, ttl time.Duration) (locking.Lease, error) {
+	if err := errors.Join(checkTTL(ttl), checkXact(tx, key)); err != nil {
+		return locking.Lease{}, err
+	}
+	if owner == "" {
+		return locking.Lease{}, fmt.Errorf("%w: %q", ErrNoOwner, key)
+	}
+	sent, fence := time.Now(), locking.Fence(0)
+	// locks_acquire runs only if the lock is granted. It does not lock the row of another holder, whose renewal
+	// would have to wait for the end of tx.
+	err := tx.Conn().QueryRow(ctx, `SELECT locks_acquire($1, $2, $3, false) WHERE pg_try_advisory_xact_lock($4)`,
+		[]string{key}, owner, ttl, Hash(key)).Scan(&fence)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && fence == 0 {
+		err = locking.ErrBusy
+	}
+	if err != nil {
+		return locking.Lease{}, fmt.Errorf("pglock: lease %q: %w", key, err)
+	}
+	return locking.Lease{Keys: []string{key}, Owner: owner, Fence: fence, Until: sent.Add(ttl - margin(ttl))}, nil
 }
 
 // XactLockWithin is XactLock with a time limit, in whole milliseconds, after which it returns
@@ -82,13 +116,20 @@ func LockRow(ctx context.Context, tx Tx, key string) error {
 	return err
 }
 
-// lock sends a statement, and returns the number of its rows.
-func lock(ctx context.Context, tx Tx, key, sql string, args ...any) (rows int64, err error) {
+func checkXact(tx Tx, key string) error {
 	if err := locking.CheckKeys([]string{key}); err != nil {
-		return 0, err
+		return err
 	}
 	if tx.Conn().PgConn().TxStatus() == 'I' {
-		return 0, fmt.Errorf("%w: %q", ErrNoTx, key)
+		return fmt.Errorf("%w: %q", ErrNoTx, key)
+	}
+	return nil
+}
+
+// lock sends a statement, and returns the number of its rows.
+func lock(ctx context.Context, tx Tx, key, sql string, args ...any) (rows int64, err error) {
+	if err := checkXact(tx, key); err != nil {
+		return 0, err
 	}
 	tag, err := tx.Exec(ctx, sql, args...)
 	if err != nil {

@@ -195,39 +195,82 @@ func TestMakeRow_WaitsForTheTransactionThatHasAddedTheRow(t *testing.T) {
 	}
 }
 
-// Without a row beforehand, and without waiting: the advisory lock first, then one statement that
-// takes the row if it is absent, expired or this owner's. The same rows are the Store's leases.
-func TestTryXactLock_BeforeAnUpsertTakesALeaseWithoutWaiting(t *testing.T) {
+func TestTryXactLease_NeedsNoRowAndDoesNotWait(t *testing.T) {
 	t.Parallel()
 	store, pool := newStore(t, time.Minute)
 	key := unique(t, pool)
-	upsert := func(tx pgx.Tx, owner string) error {
-		if err := TryXactLock(t.Context(), tx, key); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(t.Context(), `
-			INSERT INTO locks AS l (key, owner, fence, expires)
-			VALUES ($1, $2, nextval('locks_fence'), clock_timestamp() + interval '1 minute')
-			ON CONFLICT (key) DO UPDATE SET owner = EXCLUDED.owner, fence = EXCLUDED.fence, expires = EXCLUDED.expires
-			WHERE l.expires <= clock_timestamp() OR l.owner = EXCLUDED.owner`, key, owner)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = locking.ErrBusy
-		}
-		return err
+	try := func(tx pgx.Tx, owner string) (locking.Lease, error) {
+		return TryXactLease(t.Context(), tx, key, owner, time.Minute)
 	}
-	take := func(owner string) error {
-		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return upsert(tx, owner) })
+	take := func(owner string) (lease locking.Lease, err error) {
+		return lease, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { lease, err = try(tx, owner); return err })
 	}
+	busy := func(_ locking.Lease, err error) { t.Helper(); locktest.WantBusy(t, err) }
+
 	first := begin(t, pool, pgx.ReadCommitted)
-	must(t, upsert(first, "me"))
-	locktest.WantBusy(t, take("another")) // the row is not committed, and nothing waits for it
-	must(t, first.Commit(t.Context()))
-	locktest.WantBusy(t, take("another"))
-	must(t, take("me"))
-	_, err := store.TryAcquire(t.Context(), key)
-	locktest.WantBusy(t, err)
+	_, err := try(first, "me")
+	must(t, err)
+	busy(take("another")) // the row is not committed
+	must(t, first.Rollback(t.Context()))
+	lease, err := take("me")
+	must(t, err)
+	busy(store.TryAcquire(t.Context(), key))
+
+	refused := begin(t, pool, pgx.ReadCommitted)
+	busy(try(refused, "another"))
+	lease, err = store.Renew(t.Context(), lease) // does not wait for refused to end
+	must(t, err)
+	must(t, refused.Rollback(t.Context()))
+
+	again, err := take("me")
+	if err != nil || again.Fence != lease.Fence {
+		t.Errorf("taken again by its owner: %+v, %v, want fence %d", again, err, lease.Fence)
+	}
 	exec(t, pool, `UPDATE locks SET expires = clock_timestamp()`)
-	must(t, take("another"))
+	next, err := take("another")
+	if err != nil || next.Fence <= lease.Fence {
+		t.Errorf("after the TTL: %+v, %v, want a fence above %d", next, err, lease.Fence)
+	}
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("release after the TTL: %v, want ErrLost", err)
+	}
+	must(t, store.Release(t.Context(), next))
+}
+
+// While a Store's request has the row, the number that was drawn before the wait would be an older fence.
+func TestTryXactLease_FenceIsDrawnAfterTheWaitForAStore(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Minute)
+	key := unique(t, pool)
+	lease, err := store.TryAcquire(t.Context(), key)
+	must(t, err)
+	must(t, store.Release(t.Context(), lease))
+	row, tx := begin(t, pool, pgx.ReadCommitted), begin(t, pool, pgx.ReadCommitted)
+	_, err = row.Exec(t.Context(), `UPDATE locks SET fence = nextval('locks_fence')`)
+	must(t, err)
+	granted := locktest.Beside(func() (locking.Lease, error) { return TryXactLease(t.Context(), tx, key, "me", time.Minute) })
+	awaitBlocked(t, pool, tx)
+	_, err = row.Exec(t.Context(), `UPDATE locks SET fence = nextval('locks_fence')`)
+	must(t, err)
+	must(t, row.Commit(t.Context()))
+	got, err := (<-granted).Pair()
+	if seen := locking.Fence(number(t, pool, `SELECT fence FROM locks`)); err != nil || got.Fence <= seen {
+		t.Errorf("fence %d, %v, want one above %d", got.Fence, err, seen)
+	}
+}
+
+func TestTryXactLease_RefusesWhatIsNoLease(t *testing.T) {
+	t.Parallel()
+	pool, tx, _ := pair(t)
+	key := unique(t, pool)
+	if _, err := TryXactLease(t.Context(), tx, key, "", time.Minute); !errors.Is(err, ErrNoOwner) {
+		t.Errorf("no owner: %v, want ErrNoOwner", err)
+	}
+	for _, ttl := range []time.Duration{0, TTLMin - time.Millisecond, TTLMin + time.Microsecond} {
+		if _, err := TryXactLease(t.Context(), tx, key, "me", ttl); err == nil {
+			t.Errorf("TTL %v: no error", ttl)
+		}
+	}
 }
 
 func TestXactLocks_RefuseAutocommitAndInvalidKeys(t *testing.T) {
@@ -239,7 +282,11 @@ func TestXactLocks_RefuseAutocommitAndInvalidKeys(t *testing.T) {
 	for name, lock := range map[string]func(context.Context, Tx, string) error{
 		"XactLock": XactLock, "TryXactLock": TryXactLock, "MakeRow": MakeRow, "LockRow": LockRow,
 		"XactLockWithin": func(ctx context.Context, tx Tx, key string) error { return XactLockWithin(ctx, tx, key, time.Second) },
-		"XactLockRow":    func(ctx context.Context, tx Tx, key string) error { return XactLockRow(ctx, tx, key, 1) },
+		"TryXactLease": func(ctx context.Context, tx Tx, key string) error {
+			_, err := TryXactLease(ctx, tx, key, "me", time.Minute)
+			return err
+		},
+		"XactLockRow": func(ctx context.Context, tx Tx, key string) error { return XactLockRow(ctx, tx, key, 1) },
 	} {
 		if err := lock(t.Context(), conn, "guards"); !errors.Is(err, ErrNoTx) {
 			t.Errorf("%s in autocommit: %v, want ErrNoTx", name, err)

@@ -1,7 +1,7 @@
 // Package wrong has the locks that articles publish and that fail, each as short as it is
 // published. It exists to fail: each has a test that shows the failure on a real server, at
-// the first attempt. Only tests import it, and the lab of cmd/shop imports leaseid; a test
-// checks that.
+// the first attempt. Only tests import it, and the lab (cmd/shop/lab) imports leaseid; a
+// test checks that.
 //
 //	mistake                              what happens                              correct
 //	SetNX: no expiry (C1)                the holder dies, the key is taken for     redislock
