@@ -12,8 +12,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// exported are the series that must exist after the requests of the test below. The other
-// tests of this package, and of package lockprom, check that they count.
+// exported are the series that must exist after the requests of the test below, with what they
+// have counted by then. That the locks' series count is checked in package lockprom, that those of
+// pools do in pools_test.go, and the other events in the tests of what causes them.
 var exported = []struct{ signal, series string }{
 	{"lock attempts", `locking_events_total{kind="attempt",store="redis"} 3`},
 	{"lock attempts", `locking_events_total{kind="attempt",store="etcd"} 1`},

@@ -51,33 +51,52 @@ func watchRedis(reg prometheus.Registerer, client *redis.Client) {
 
 // watchMongo returns the option that counts the connections of a client: the driver has no
 // statistics.
+//
+// It keeps the state of each connection. The driver also reports as closed what was never ready,
+// such as a connection that the server refused, and may do so before it reports the return of a
+// connection in use.
 func watchMongo(reg prometheus.Registerer) *options.ClientOptions {
+	type connection struct {
+		server string
+		id     int64
+	}
 	var (
-		mu   sync.Mutex
-		open int
-		s    poolStats
+		mu     sync.Mutex
+		inUse  = map[connection]bool{} // has all that are ready
+		limit  int
+		waited time.Duration
 	)
 	watchPool(reg, "mongo", func() poolStats {
 		mu.Lock()
 		defer mu.Unlock()
-		s.idle = open - s.inUse
+		s := poolStats{limit: limit, waited: waited}
+		for _, used := range inUse {
+			if used {
+				s.inUse++
+			} else {
+				s.idle++
+			}
+		}
 		return s
 	})
 	return options.Client().SetPoolMonitor(&event.PoolMonitor{Event: func(e *event.PoolEvent) {
 		mu.Lock()
 		defer mu.Unlock()
+		c := connection{e.Address, e.ConnectionID}
 		switch e.Type {
 		case event.ConnectionPoolCreated:
-			s.limit = int(e.PoolOptions.MaxPoolSize) // of each server; the primary has nearly all
+			limit = int(e.PoolOptions.MaxPoolSize) // of each server; the primary has nearly all
 		case event.ConnectionReady:
-			open++
+			inUse[c] = false
 		case event.ConnectionClosed:
-			open--
+			delete(inUse, c)
 		case event.ConnectionCheckedOut:
-			s.inUse++
-			s.waited += e.Duration
+			inUse[c] = true
+			waited += e.Duration
 		case event.ConnectionCheckedIn:
-			s.inUse--
+			if _, ready := inUse[c]; ready {
+				inUse[c] = false
+			}
 		}
 	}})
 }

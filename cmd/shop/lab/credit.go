@@ -168,6 +168,9 @@ func (c *credit) count(ctx context.Context) (Figures, error) {
 
 func (c *credit) audit(ctx context.Context, f Figures) (map[string]int64, string, error) {
 	broken, err := wallet.Audit(ctx, c.db)
+	if err != nil {
+		return nil, "", err
+	}
 	if c.lane.settings.Fault == NoFault { // under a fault only the effects of a call are bound to be one
 		broken[onceCalled.Code] = c.calledAgain()
 	}
@@ -188,7 +191,7 @@ func (c *credit) audit(ctx context.Context, f Figures) (map[string]int64, string
 	default:
 		text += fmt.Sprintf("; the bonus service was called twice for %d credits", f["twice"])
 	}
-	return broken, text, err
+	return broken, text, nil
 }
 
 // calledAgain counts the requests that called the bonus service more than once.

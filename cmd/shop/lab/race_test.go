@@ -1,12 +1,14 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"shop/inventory"
 )
@@ -209,6 +211,28 @@ func TestRace_TxnCallsTheBonusServiceTwice(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The audit of a race is the last that needs MongoDB, which may be gone by then.
+func TestRace_AnAuditWithoutMongoDBIsAnError(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	race, err := Open(t.Context(), s.cfg, Settings{Flow: "wallet", Clients: 2, Size: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer race.Close()
+	l, network := race.lanes[0], &link{}
+	scene := l.scene.(*credit)
+	if scene.db, err = scene.connect(l, network); err != nil {
+		t.Fatal(err)
+	}
+	network.cut(time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if found, text, err := scene.audit(ctx, Figures{}); err == nil || found != nil || text != "" {
+		t.Errorf("got %v %q, %v", found, text, err)
+	}
 }
 
 // Each strategy, under the faults of its flow.
