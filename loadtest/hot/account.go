@@ -35,7 +35,7 @@ func openAccounts(ctx context.Context, p place) error {
 	return err
 }
 
-// bank opens a Service as shop serve does.
+// bank opens a Service with the stores that shop serve has.
 func bank(ctx context.Context, p place, strategy string, work time.Duration) (*transfer.Service, func(), error) {
 	pool, err := connect(ctx, p)
 	if err != nil {
@@ -48,7 +48,7 @@ func bank(ctx context.Context, p place, strategy string, work time.Duration) (*t
 		pool.Close()
 		return nil, nil, err
 	}
-	store, err := etcdlock.New(ctx, client, 10*time.Second, etcdlock.Options{Prefix: p.Prefix})
+	store, err := etcdlock.New(ctx, client, ttl, etcdlock.Options{Prefix: p.Prefix})
 	if err != nil {
 		_ = client.Close()
 		pool.Close()

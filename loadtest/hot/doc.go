@@ -16,6 +16,10 @@
 //
 // After each row the invariants of the flow are checked in the database: a fast wrong answer is no answer.
 //
+// The services in process have a pool of 32 connections to PostgreSQL, where shop serve has 16, and leases of 10 s,
+// where shop serve has 2 s for a product and 5 s for accounts. The queue of a wallet has 4,096 places, where shop serve
+// has 128, since all clients are one client, which may have a quarter of the places.
+//
 // # The cases
 //
 //	product       purchases of one product, in process: combined against row; alone also against redis+row
@@ -31,9 +35,11 @@
 //
 // # Over HTTP
 //
-// Three processes of shop serve get the purchases on loopback. Their limits for a client are raised, and nothing else
-// is. vegeta sends the requests as a closed loop: it has one worker for each client, no rate, and lets the workers
-// request the replicas in turn. An answer other than 201 is an error.
+// Three processes of shop serve get the purchases on loopback. They refuse nothing: there is no --rate-limit,
+// --max-in-flight and --max-per-client are above the number of clients, and --request-timeout is above the wait of the
+// last client at the row lock. All other settings are the defaults. vegeta sends the requests as a closed loop: it has
+// one worker for each client, no rate, and lets the workers request the replicas in turn. An answer other than 201 is
+// an error.
 //
 // An empty POST is the same request to the same server without the purchase: package api, with its real table of
 // clients, all of its middleware (limits, the checks of JSON and of openapi.yaml, metrics, one log line for each

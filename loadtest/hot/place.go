@@ -35,6 +35,9 @@ func prepare(ctx context.Context, name string) (p place, drop func() error, err 
 	p.Case, p.Prefix = name, "hot_"+strings.ToLower(rand.Text()[:10])
 	if name == "wallet" {
 		drop, err = prepareWallet(ctx, &p)
+		if err != nil && drop != nil {
+			return p, nil, errors.Join(err, drop())
+		}
 		return p, drop, err
 	}
 	database, err := loadtest.CreateDatabase(ctx, os.Getenv("SHOP_POSTGRES_URL"), p.Prefix)
@@ -57,8 +60,11 @@ func prepare(ctx context.Context, name string) (p place, drop func() error, err 
 	return p, drop, nil
 }
 
-// connections is the size of the pool: twice that of shop serve.
-const connections = 32
+// Twice the connections of shop serve, and leases that are longer than its own: none ends while the machine is busy.
+const (
+	connections = 32
+	ttl         = 10 * time.Second
+)
 
 func connect(ctx context.Context, p place) (*pgxpool.Pool, error) {
 	config, err := pgtx.PoolConfig(p.Postgres)

@@ -43,13 +43,12 @@ func stock(ctx context.Context, p place) error {
 
 func sku(n int) string { return fmt.Sprintf("product-%05d", n) }
 
-// shop opens a Service as shop serve does.
+// shop opens a Service with the stores that shop serve has.
 func shop(ctx context.Context, p place, strategy string, work time.Duration) (*inventory.Service, func(), error) {
 	pool, err := connect(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	const ttl = 10 * time.Second
 	client, err := redislock.Connect(os.Getenv("SHOP_REDIS_URL"), ttl)
 	if err != nil {
 		pool.Close()

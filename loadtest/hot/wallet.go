@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"os"
 	"time"
 
@@ -36,6 +32,7 @@ func prepareWallet(ctx context.Context, p *place) (drop func() error, err error)
 	}
 	p.Bonus = service.URL()
 	drop = func() error {
+		ctx := context.WithoutCancel(ctx) // the client's options bound each statement
 		_ = service.Close()
 		defer func() { _ = db.Client().Disconnect(ctx) }()
 		return db.Drop(ctx)
@@ -65,20 +62,20 @@ func (p place) mongo() (*mongo.Database, error) {
 // clientsMax bounds the clients of a row, which wait in one queue.
 const clientsMax = 1024
 
-// credits opens a Service as shop serve does, and returns a function that credits the wallet. The bonus service
-// takes a time for each call.
+// credits opens a Service whose queue has room for all clients, and returns a function that credits the wallet. The
+// bonus service takes a time for each call.
 func credits(p place, strategy string, work time.Duration) (request func(context.Context) error, done func(), err error) {
 	db, err := p.mongo()
 	if err != nil {
 		return nil, nil, err
 	}
-	calls := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clientsMax}}
+	calls := bonus.NewClient(p.Bonus, nil)
 	config := wallet.Config{
 		Database: db, Strategy: strategy,
 		QueueMax: 4 * clientsMax, // one client may have a quarter of it
 		Bonus: func(ctx context.Context, b wallet.BonusRequest) (int64, error) {
 			time.Sleep(work)
-			return bonusOf(ctx, calls, p.Bonus, b)
+			return calls.Call(ctx, b)
 		},
 		Encode: func(op wallet.Operation, err error) (wallet.Reply, error) { return encode(op, err, 0) },
 	}
@@ -99,30 +96,8 @@ func credits(p place, strategy string, work time.Duration) (request func(context
 	return request, func() {
 		service.Close()
 		_ = db.Client().Disconnect(context.Background())
-		calls.CloseIdleConnections()
+		calls.Close()
 	}, nil
-}
-
-// bonusOf calls the bonus service.
-func bonusOf(ctx context.Context, calls *http.Client, url string, b wallet.BonusRequest) (int64, error) {
-	body, err := json.Marshal(map[string]any{"operation": b.Operation, "request": b.Request, "attempt": b.Attempt, "wallet": b.Wallet, "amount": b.Amount})
-	if err != nil {
-		return 0, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/bonuses", bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	res, err := calls.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("the bonus service answered %s", res.Status)
-	}
-	var given struct{ Bonus int64 }
-	return given.Bonus, json.NewDecoder(res.Body).Decode(&given)
 }
 
 func auditWallet(ctx context.Context, p place) (invariant.Findings, error) {
