@@ -1,10 +1,15 @@
 package loadtest
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
 )
 
 func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
@@ -19,6 +24,30 @@ func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
 		if found := Apart([]Sample{{0, []Level{c.level}}}); len(found) != c.found {
 			t.Errorf("%+v: found %v, want %d", c.level, found, c.found)
 		}
+	}
+}
+
+func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
+	var sent atomic.Int64
+	bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = fmt.Fprintf(w, `{"type":"/problems/seat-taken","seat":%d}`, sent.Add(1))
+	})
+	r := &Trial{
+		Scenario: Scenario{Flow: &Flow{Stored: []string{"seat-taken"}}}, proof: &Proof{}, Clients: []Credentials{{}},
+		Replicas: &Replicas{all: []*replica{{addr: strings.TrimPrefix(bases[0], "http://")}}}, duration: time.Minute,
+	}
+	if err := r.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	seat := buy("k")
+	r.Settle(t.Context(), 0, seat)
+	r.Again(t.Context(), seat)
+	r.Wait()
+	if got := r.History.Record("k"); got.Outcome != Rejected || !got.Diverged || len(got.Attempts) != 2 {
+		t.Errorf("%s after %d attempts, diverged %v; want %s and another seat to be noticed", got.Outcome, len(got.Attempts), got.Diverged, Rejected)
 	}
 }
 
