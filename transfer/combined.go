@@ -103,6 +103,7 @@ func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own.cfg.Strategy = together // what a batch counts, whatever the strategy of its transfers is
 	return combine.New(combine.Config[*operation, Reply]{
 		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: own.moveTogether,
+		Log:    s.cfg.Log,
 		Merged: Reply.Again,
 		Key:    func(o *operation) string { return string(o.Client[:]) + o.Key + string(o.Fingerprint[:]) },
 	})
@@ -277,21 +278,31 @@ func (v *versioned) apply(delta int64) {
 	v.changed = true
 }
 
-// record queues what attempt.record and attempt.save queue for one transfer.
-func (b *batch) record() {
+// save queues the new balances. The guards have locked the rows in id order, so the order of the rows in this statement
+// cannot cause a deadlock.
+func (b *batch) save() {
+	var ids [][16]byte
+	var balances, versions []int64
 	for _, rows := range b.reads {
 		for _, a := range *rows {
 			if a.changed {
-				b.Exec(`
-					UPDATE accounts
-					SET balance = $2, version = $3
-					WHERE id = $1`, a.ID, a.Balance, a.Version)
+				ids, balances, versions = append(ids, a.ID), append(balances, a.Balance), append(versions, a.Version)
 			}
 		}
 	}
+	b.Exec(`
+		UPDATE accounts
+		SET balance = changed.balance, version = changed.version
+		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS changed (id, balance, version)
+		WHERE accounts.id = changed.id`, ids, balances, versions)
+}
+
+// record queues what attempt.record and attempt.save queue for one transfer, for all of them.
+func (b *batch) record() {
 	if len(b.moved) == 0 {
-		return
+		return // no account has changed
 	}
+	b.save()
 	n := len(b.moved)
 	ids, clients, keys, times := make([][16]byte, n), make([][16]byte, n), make([]string, n), make([]time.Time, n)
 	from, to, amounts, currencies := make([][16]byte, n), make([][16]byte, n), make([]int64, n), make([]string, n)
