@@ -71,5 +71,6 @@ func (b *bank) another(cfg transfer.Config) (*transfer.Service, *events) {
 	if err != nil {
 		b.T.Fatal(err)
 	}
+	b.T.Cleanup(svc.Close) // before its lock store
 	return svc, e
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,7 @@ type Config struct {
 	Strategy string          // default "etcd-fenced"
 	Hot      []uuid.UUID     // accounts between which transfers are "combined", unless With has named a strategy
 	Encode   Encode          // nil: status 0 and the outcome as JSON
+	Log      *slog.Logger    // of panics in a batch of combined; nil: slog.Default()
 	// Count is called for each event; nil: nothing is counted.
 	Count func(kind EventKind, strategy string)
 	// Failpoint is called at each step, for tests; nil in production.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -71,14 +72,14 @@ func (s *Service) Close() { s.together.Close() }
 // Queued returns how many operations wait for a batch.
 func (s *Service) Queued() int { return s.together.Queued() }
 
-func (s *Service) newCombiner(queueMax int) (*combine.Combiner[*operation, Reply], error) {
+func (s *Service) newCombiner(queueMax int, log *slog.Logger) (*combine.Combiner[*operation, Reply], error) {
 	own, err := s.With(together) // what a batch counts, whatever the strategy of its operations is
 	if err != nil {
 		return nil, err
 	}
 	own.turns = &turns{Service: own, held: map[string]func(){}}
 	return combine.New(combine.Config[*operation, Reply]{
-		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether,
+		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether, Log: log,
 		MaxTurn: runShared, Pause: time.Nanosecond, // the queue has gaps of its own
 		Merged: Reply.Again,
 		Key:    func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },

@@ -63,7 +63,7 @@ func New(cfg Config) (*Service, error) {
 		s.bonus = func(context.Context, BonusRequest) (int64, error) { return 0, nil }
 	}
 	var err error
-	if s.together, err = s.newCombiner(cmp.Or(cfg.QueueMax, QueueMax)); err != nil {
+	if s.together, err = s.newCombiner(cmp.Or(cfg.QueueMax, QueueMax), cfg.Log); err != nil {
 		return nil, err
 	}
 	made, err := s.With(cmp.Or(cfg.Strategy, "lockid"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,10 +117,11 @@ func (e *UnavailableError) Is(target error) bool { return target == locking.ErrB
 // Config configures a Service. Database is required. Its client is made with ClientOptions.
 type Config struct {
 	Database *mongo.Database
-	Bonus    BonusFunc   // nil: there is no bonus service, and every bonus is 0
-	Strategy string      // default "lockid"
-	Hot      []uuid.UUID // wallets whose credits and debits are "combined", unless With has named a strategy
-	Encode   Encode      // nil: status 0 and the outcome as JSON
+	Bonus    BonusFunc    // nil: there is no bonus service, and every bonus is 0
+	Strategy string       // default "lockid"
+	Hot      []uuid.UUID  // wallets whose credits and debits are "combined", unless With has named a strategy
+	Encode   Encode       // nil: status 0 and the outcome as JSON
+	Log      *slog.Logger // of panics in a batch of combined; nil: slog.Default()
 	// QueueMax is how many requests may wait in this process for one wallet, under lockid,
 	// combined and inc; 0: the constant QueueMax; negative: there is no queue, as under the other strategies.
 	QueueMax int

@@ -78,7 +78,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	a.orders = service
 	// The same pool: both flows use the same connection timeouts.
 	money := transfer.Config{
-		Pool: a.pool, Encode: api.EncodeTransfer,
+		Pool: a.pool, Encode: api.EncodeTransfer, Log: log,
 		Count:     countEvents(reg, "transfer", moneyKinds, transferStrategyNames()),
 		Failpoint: hook[transfer.Step]("transfer", c.Lab.Failpoints, draw),
 	}
@@ -88,6 +88,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	wallets := wallet.Config{
 		QueueMax:  min(wallet.QueueMax, max(1, c.Limits.MaxInFlight/2)), // a wallet's queue never fills the server
 		Encode:    api.EncodeWallet,
+		Log:       log,
 		Count:     countEvents(reg, "wallet", walletKinds, walletStrategyNames()),
 		Failpoint: hook[wallet.Step]("wallet", c.Lab.Failpoints, draw),
 	}

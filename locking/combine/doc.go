@@ -4,7 +4,7 @@
 // # The question
 //
 // A thousand clients want one row. A lock serves them one by one, and each pays for a round trip to
-// the lock service, one to the row, and a commit. How can one holder do the work of all who wait,
+// the lock service, one to the row, and a commit. How can one holder do the work of all requests that wait,
 // and still give each its own answer, exactly once?
 //
 // # The invariant

@@ -217,23 +217,28 @@ func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*reque
 			r.fail(err)
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queue.again = append(t.stay(again), t.queue.again...)
+	for _, r := range t.requeue(again) {
+		r.answer(Result[A]{Err: r.left()})
+	}
 	return err
 }
 
-// stay answers the requests whose clients have left while they ran, and returns the others, which wait for another lease.
-func (t *turns[Q, A]) stay(list []*request[Q, A]) (others []*request[Q, A]) {
+// requeue queues undecided requests before those that wait. It returns those whose clients have left while they ran: a
+// client does not wait for another lease.
+func (t *turns[Q, A]) requeue(list []*request[Q, A]) (gone []*request[Q, A]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var again []*request[Q, A]
 	for _, r := range list {
 		if r.gone != nil {
-			r.answer(Result[A]{Err: r.left()})
+			gone = append(gone, r)
 			continue
 		}
 		r.runs = false
-		others = append(others, r)
+		again = append(again, r)
 	}
-	return others
+	t.queue.again = append(again, t.queue.again...)
+	return gone
 }
 
 // undecided reports whether a request may have another result under a later lease.
