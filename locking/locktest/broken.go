@@ -175,6 +175,15 @@ func TakesOneByOne(s locking.Store) locking.Store {
 	}}
 }
 
+// TakesTheFirst takes the first of several keys, and reports all as taken.
+func TakesTheFirst(s locking.Store) locking.Store {
+	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		l, err := s.TryAcquire(ctx, keys[:min(1, len(keys))]...)
+		l.Keys = keys
+		return l, err
+	}}
+}
+
 // ReleasesNothing reports each release as done.
 func ReleasesNothing(s locking.Store) locking.Store {
 	return Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}

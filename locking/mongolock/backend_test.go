@@ -3,7 +3,6 @@ package mongolock
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -112,26 +111,10 @@ func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*Store, *lo
 	other := newStore(t, ttl)
 	c := other.collection
 	store := storeOn(t, connect(t, through(p)+strings.Join(settings, "")).Database(c.Database().Name()).Collection(c.Name()), ttl)
-	if err := store.Release(t.Context(), taken(t, store, "warm-up")); err != nil {
+	if err := store.Release(t.Context(), locktest.Taken(t, store, "warm-up")); err != nil {
 		t.Fatal(err)
 	}
 	return store, p, other
-}
-
-func taken(t testing.TB, s locking.Store, key string) locking.Lease {
-	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func wantBusy(t testing.TB, s locking.Store, key string) {
-	t.Helper()
-	if lease, err := s.TryAcquire(t.Context(), key); !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", key, lease, err)
-	}
 }
 
 // within returns a ctx that may be used in a Cleanup too.

@@ -15,10 +15,7 @@ import (
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
-// anyStore adapts a variant of any locking.Store to one of this package.
-func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return broken(s) }
-}
+var anyStore = locktest.Any[*Store]
 
 func grantsHeldKeys(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, s.ttl) }
 
@@ -50,10 +47,6 @@ func releasesOthers(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		return s.sent(ctx, request{filter: document(l), update: freed})
 	}}
-}
-
-func releasesNothing(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
 }
 
 // releaseDeletes keeps the collection small, but deletes the fence.
@@ -138,12 +131,4 @@ func neverExpires(s *Store) locking.Store {
 // newOwners does not recognize its own lock after a lost answer.
 func newOwners(s *Store) locking.Store {
 	return grants(4, func(s *Store) time.Duration { return s.ttl })(s)
-}
-
-func takesTheFirst(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		l, err := s.TryAcquire(ctx, keys[0])
-		l.Keys = keys
-		return l, err
-	}}
 }

@@ -16,7 +16,7 @@ import (
 func TestClose_RefusesLaterRequests(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	store.Close()
 	store.Close() // a second Close has no effect
 	_, acquire := store.TryAcquire(t.Context(), "k")

@@ -20,7 +20,7 @@ func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	server := startServer(t)
 	c := newCollection(t, urlOf(server))
 	store, other := storeOn(t, c, 30*time.Second), storeOn(t, c, 30*time.Second)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	stepDown := bson.D{{Key: "replSetStepDown", Value: 60}, {Key: "force", Value: true}}
 	if err := c.Database().Client().Database("admin").RunCommand(t.Context(), stepDown).Err(); err != nil {
 		t.Fatal(err)
@@ -38,11 +38,11 @@ func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 		}
 		return err == nil
 	})
-	wantBusy(t, other, "k")
+	locktest.WantHeld(t, other, "k")
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	if next := taken(t, other, "k"); next.Fence != lease.Fence+1 {
+	if next := locktest.Taken(t, other, "k"); next.Fence != lease.Fence+1 {
 		t.Errorf("fence %d after %d", next.Fence, lease.Fence)
 	}
 }
@@ -55,7 +55,7 @@ func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 	if _, err := store.TryAcquire(x.ctx, "k"); !errors.Is(err, ErrTransaction) {
 		t.Errorf("got %v, want ErrTransaction", err)
 	}
-	taken(t, store, "k")
+	locktest.Taken(t, store, "k")
 }
 
 // A session is for one goroutine, and Do renews in another. So the Store uses neither

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // state is the document of a key.
@@ -62,7 +63,7 @@ func TestExpiry_IsSetByTheServersClock(t *testing.T) {
 		}
 	}
 	before := serverTime(t, store)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	exact("acquired", before)
 	before = serverTime(t, store)
 	if _, err := store.Renew(t.Context(), lease); err != nil {
@@ -76,7 +77,7 @@ func TestRelease_KeepsTheFence(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
 	for want := int64(1); want < 4; want++ {
-		lease := taken(t, store, "k")
+		lease := locktest.Taken(t, store, "k")
 		if err := store.Release(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +85,9 @@ func TestRelease_KeepsTheFence(t *testing.T) {
 			t.Errorf("after %+v: %+v, want fence %d and no owner", lease, d, want)
 		}
 	}
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	expired(t, store, "k")
-	if next := taken(t, store, "k"); next.Fence != lease.Fence+1 {
+	if next := locktest.Taken(t, store, "k"); next.Fence != lease.Fence+1 {
 		t.Errorf("fence %d after an expired lease with fence %d", next.Fence, lease.Fence)
 	}
 }
@@ -97,8 +98,8 @@ func TestLease_IsLostAfterItsExpiry(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(*Store){
 		"free":                  func(*Store) {},
-		"another holder has it": func(s *Store) { taken(t, s, "k") },
-		"another holder had it": func(s *Store) { _ = s.Release(t.Context(), taken(t, s, "k")) },
+		"another holder has it": func(s *Store) { locktest.Taken(t, s, "k") },
+		"another holder had it": func(s *Store) { _ = s.Release(t.Context(), locktest.Taken(t, s, "k")) },
 		"it was deleted":        func(s *Store) { _, _ = s.collection.DeleteOne(t.Context(), bson.D{}) },
 		"its fence is newer": func(s *Store) {
 			_, _ = s.collection.UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$inc", Value: bson.D{{Key: "fence", Value: 1}}}})
@@ -107,7 +108,7 @@ func TestLease_IsLostAfterItsExpiry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := newStore(t, time.Minute)
-			lease := taken(t, store, "k")
+			lease := locktest.Taken(t, store, "k")
 			expired(t, store, "k")
 			then(store)
 			before, _ := store.collection.FindOne(t.Context(), bson.D{}).Raw()
@@ -129,7 +130,7 @@ func TestLease_IsLostAfterItsExpiry(t *testing.T) {
 func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	ghost := func() grant {
 		t.Helper()
 		g, err := store.send(t.Context(), take("k", lease.Owner, store.ttl))
@@ -144,7 +145,7 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	next := taken(t, store, "k")
+	next := locktest.Taken(t, store, "k")
 	if g := ghost(); g.Owner != next.Owner || g.Fence != int64(next.Fence) {
 		t.Errorf("under the next holder: %+v", g)
 	}
@@ -166,7 +167,7 @@ func TestStore_RequestsHaveMajorityAndLimitAndNoClientTime(t *testing.T) {
 	weak := options.Client().SetWriteConcern(writeconcern.W1()).SetTimeout(time.Minute)
 	c, sent := spied(t, newCollection(t, mongoURL(t)), "findAndModify", weak)
 	store := storeOn(t, c, 6*time.Second)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	if _, err := store.Renew(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}

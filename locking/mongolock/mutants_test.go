@@ -20,7 +20,7 @@ func mutants() map[string]mutant {
 	return map[string]mutant{
 		"grants held keys":            {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
 		"releases others' locks":      {releasesOthers, []string{own}},
-		"releases nothing":            {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"releases nothing":            {anyStore(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
 		"release deletes":             {releaseDeletes, []string{grows}},
 		"renews others' locks":        {renewsOthers, []string{own, "Own/RefusedRenewProlongsNothing"}},
 		"renews expired leases":       {renewsExpired, []string{"Lost/StaysLost"}},
@@ -31,7 +31,7 @@ func mutants() map[string]mutant {
 		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trust by the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
 		"ignores ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
-		"the first of several keys":   {takesTheFirst, []string{"Multi/Refused"}},
+		"the first of several keys":   {anyStore(locktest.TakesTheFirst), []string{"Multi/Refused"}},
 		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},

@@ -28,7 +28,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			p.Reset(try.reset)
 			p.Lose(1)
 			asked := time.Now()
-			lease := taken(t, store, "k")
+			lease := locktest.Taken(t, store, "k")
 			if p.Lost() != 1 || lease.Fence != 1 {
 				t.Errorf("%d answers were lost, granted %+v; want 1, and the first grant", p.Lost(), lease)
 			}
@@ -38,11 +38,11 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if end := *stateOf(t, other, "k").Expires; end.Before(lease.Until) { // one machine, one clock
 				t.Errorf("Until is %v after the expiry at the server", lease.Until.Sub(end))
 			}
-			wantBusy(t, other, "k")
+			locktest.WantHeld(t, other, "k")
 			if err := store.Release(t.Context(), lease); err != nil {
 				t.Error(err)
 			}
-			taken(t, other, "k")
+			locktest.Taken(t, other, "k")
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestTryAcquire_ReturnsAtTheDeadlineWhileTheServerIsSilent(t *testing.T) {
 func TestRenew_AtTheDeadlineReturnsTheErrorOfCtx(t *testing.T) {
 	t.Parallel()
 	store, p, _ := disturbed(t, 30*time.Second)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	p.Lose(1 << 30)
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -112,7 +112,7 @@ func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 func TestRelease_LostRequestIsRetried(t *testing.T) {
 	t.Parallel()
 	store, p, other := disturbed(t, 12*time.Second)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	p.Drop(1)
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want ErrOutcomeUnknown", err)

@@ -25,11 +25,9 @@ type target struct {
 	options   Options
 	kind      func(redis.UniversalClient, time.Duration, Options) (closing, error) // nil: a Store
 	broken    func(*Store) locking.Store                                           // makes the wrong variant of a Store; nil: none
-}
 
-type closing interface {
-	locking.Store
-	Close()
+	// start starts another such Redis, and returns the server that has the keys; nil: a single server.
+	start func(testing.TB) (target, *locktest.Server)
 }
 
 // open is a locktest.Open. Each Backend has a key space of its own.
@@ -51,13 +49,13 @@ func (g target) open(t testing.TB) locktest.Backend {
 			return locktest.Disturbed(store, p)
 		},
 		Restartable: func() (locktest.Backend, func()) {
-			s := locktest.Start(t, locktest.Redis(locktest.Durable...))
-			if g.cluster {
-				s.Kill()
-				s = startCluster(t, 1)[0]
+			start := g.start
+			if start == nil {
+				start = startSingle
 			}
-			g.url, g.sentinels = "redis://"+s.Addr, nil
-			return g.open(t), s.Restart
+			own, s := start(t)
+			own.options, own.kind, own.broken = g.options, g.kind, g.broken
+			return own.open(t), s.Restart
 		},
 		Waiting: g.waiting(t),
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},

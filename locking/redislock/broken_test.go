@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 
@@ -14,19 +13,13 @@ import (
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
-// edited returns a script in which one piece is replaced. The piece must occur once.
+// edited returns a wrong variant of a script.
 func edited(t testing.TB, source, from, to string) *redis.Script {
 	t.Helper()
-	if strings.Count(source, from) != 1 {
-		t.Fatalf("%q does not occur exactly once: this variant changes nothing, or too much", from)
-	}
-	return redis.NewScript(strings.Replace(source, from, to, 1))
+	return redis.NewScript(locktest.Edited(t, source, from, to))
 }
 
-// anyStore adapts a variant of any locking.Store to one of this package.
-func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return broken(s) }
-}
+var anyStore = locktest.Any[*Store]
 
 func grantsHeldKeys(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, s.ttl) }
 
@@ -34,19 +27,6 @@ func trustsFromTheAnswer(s *Store) locking.Store { return locktest.TrustsFromThe
 
 func renames(encode func(string) string) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
-}
-
-// takesOneByOne takes key by key, and keeps those it has when the next one is busy.
-func takesOneByOne(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
-		for _, k := range keys {
-			if all, err = s.TryAcquire(ctx, k); err != nil {
-				return locking.Lease{}, err
-			}
-		}
-		all.Keys = keys
-		return all, nil
-	}}
 }
 
 // queue stands in front of stores and serves the waiters of this process in the order

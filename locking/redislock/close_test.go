@@ -14,7 +14,7 @@ import (
 
 func TestClose_RefusesLaterRequests(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	store.Close()
 	store.Close() // a second Close has no effect
 	if _, err := store.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {

@@ -46,10 +46,34 @@ func startCluster(t testing.TB, n int) (nodes []*locktest.Server) {
 	return nodes
 }
 
+// startNode starts a Cluster of one node.
+func startNode(t testing.TB) (target, *locktest.Server) {
+	t.Helper()
+	s := startCluster(t, 1)[0]
+	return target{url: "redis://" + s.Addr, cluster: true, start: startNode}, s
+}
+
+// tag is the hash tag of the tests with several nodes.
+const tag = "accounts"
+
+// startNodes starts a Cluster of three nodes. The target, and the node, is the one that has the keys of tag.
+func startNodes(t testing.TB) (target, *locktest.Server) {
+	t.Helper()
+	nodes := startCluster(t, 3)
+	client := redis.NewClient(&redis.Options{Addr: nodes[0].Addr})
+	defer client.Close()
+	owner := 2
+	for client.ClusterKeySlot(t.Context(), tag).Val() < int64(16384*owner/3) {
+		owner--
+	}
+	s := nodes[owner]
+	return target{url: "redis://" + s.Addr, cluster: true, options: Options{HashTag: tag}, start: startNodes}, s
+}
+
 // The tests share a Cluster of one node, which takes two seconds to start.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	g := target{url: "redis://" + startCluster(t, 1)[0].Addr, cluster: true}
+	g, _ := startNode(t)
 	t.Run("SeveralKeysWithoutHashTagAreAlwaysRefused", g.severalKeys)
 	t.Run("CrossSlotIsErrHashTag", g.crossSlot)
 	t.Run("WithoutHashTagEachLeaseHasOneKey", func(t *testing.T) {
@@ -68,16 +92,8 @@ func TestCluster(t *testing.T) {
 // waiters on whichever node they are subscribed.
 func TestCluster_ThreeNodes(t *testing.T) {
 	t.Parallel()
-	const tag = "accounts"
-	nodes := startCluster(t, 3)
-	client := redis.NewClient(&redis.Options{Addr: nodes[0].Addr})
-	defer client.Close()
-	owner := 2
-	for client.ClusterKeySlot(t.Context(), tag).Val() < int64(16384*owner/3) {
-		owner--
-	}
-	g := target{url: "redis://" + nodes[owner].Addr, cluster: true, options: Options{HashTag: tag}}
-	contracts(t, g, "store", "fair")
+	g, _ := startNodes(t)
+	contracts(t, g, "store", "waiter", "fair", "writer", "permit")
 }
 
 // severalKeys checks that several keys need a hash tag wherever they are: two keys of
@@ -99,7 +115,7 @@ func (g target) severalKeys(t *testing.T) {
 			t.Errorf("a and %q: got %+v and %v, want ErrHashTag", other, lease, err)
 		}
 	}
-	take(t, store, "a", "a") // a duplicate counts once
+	locktest.Taken(t, store, "a", "a") // a duplicate counts once
 }
 
 // crossSlot checks that a wrapped client, which New cannot recognize as one of a

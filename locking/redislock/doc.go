@@ -1,6 +1,6 @@
 // Package redislock keeps locks in Redis: SET NX PX with a random owner, for one
 // key or several at once, with a fence (Store). Beside it are a lock whose release wakes
-// those who wait (Waiter), a fair lock, a read-write lock and a semaphore (QueueStore, RW),
+// its waiters (Waiter), a fair lock, a read-write lock and a semaphore (QueueStore, RW),
 // and a change without a lock (Update).
 //
 // The question: several programs must do something one at a time, and share a
@@ -19,7 +19,8 @@
 // The braces are the hash tag of Redis Cluster: a lock and the fence counter of its
 // bucket are always on one node, so that one script changes both. Names are the
 // same on a single server, under Sentinel and in a Cluster, and different keys
-// have different names whatever bytes they hold.
+// have different names whatever bytes they hold. The tests run the contract of each lock of
+// this package on all three.
 //
 //	          acquire.lua: all keys free               renew.lua: all keys "fence:owner"
 //	┌──────┐ ──────────────────────────────▶ ┌──────┐ ────┐
@@ -104,7 +105,7 @@
 //	must be done one at a time                      Store           yes
 //	… and many wait for it                          Waiter          yes
 //	… in the order of the requests                  NewFair         yes
-//	reads, which exclude only those who write       NewRW           the writer's alone
+//	reads, which exclude only writers               NewRW           the writer's alone
 //	may be done by n at a time                      NewSemaphore    no: n leases are valid at once
 //	needs several keys, all or none                 each of them    as above
 //	is a short computation on keys of Redis         Update          none: Redis itself compares
@@ -136,7 +137,7 @@
 // requests, and the others wait in a locking.Queue, in order. Several processes hear one
 // message; the first request wins.
 //
-// A message is a hint, and any may be lost: it is sent once, to those who are subscribed.
+// A message is a hint, and any may be lost: it is sent once, to the current subscribers.
 // So a waiter polls four times a second, whatever it hears. A new subscription wakes all
 // waiters, for the messages before it. One that has been silent for two seconds is sent a
 // ping, and replaced if no answer comes in two more: a connection whose peer has
@@ -145,7 +146,7 @@
 // # The queue
 //
 // A fair lock, a read-write lock and a semaphore are one mechanism, with different rules
-// for who fits beside whom. Each key has two sorted sets:
+// for which holders may be there at once. Each key has two sorted sets:
 //
 //	lock{366}queue:sku-1         x7FQ… -1795256814078066, s2KD… 1, s9LM… 2    owner → ticket
 //	lock{366}queue-until:sku-1   x7FQ… 1795256820078, s2KD… 1795256817301, …  owner → server's time, ms
@@ -163,7 +164,7 @@
 //	  │    ▲   │ is kept                           │
 //	  │    └───┘                                   │
 //	  └──────────▶ forgotten ◀─────────────────────┘
-//	          leave.lua, or its time is over; the first of those who wait is woken
+//	          leave.lua, or its time is over; the first waiter is woken
 //
 // Invariant: the holders of a key are one exclusive owner, or shared owners up to the
 // limit; and no owner is granted a key while another waits for it with a smaller ticket.

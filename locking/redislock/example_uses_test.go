@@ -27,7 +27,7 @@ func openUse() (store *redislock.Store, client *redis.Client, end func()) {
 	return store, client, func() { _ = client.Close(); closeStore() }
 }
 
-// A cache entry has expired, and a hundred requests want it at once. One computes it, and the others wait for
+// A cache entry has expired, and twenty requests want it at once. One computes it, and the others wait for
 // that one. The database is asked once.
 func Example_cacheFilledOnce() {
 	ctx := context.Background()
@@ -35,9 +35,11 @@ func Example_cacheFilledOnce() {
 	defer end()
 	defer cache.Del(ctx, "price/coffee")
 	var asked atomic.Int64
-	computed := func() string { asked.Add(1); time.Sleep(50 * time.Millisecond); return "8.90" }
+	var arrived sync.WaitGroup // the requests
+	computed := func() string { asked.Add(1); arrived.Wait(); return "8.90" }
 
 	read := func() (price string, err error) {
+		arrived.Done()
 		err = locking.Once(ctx, store, locking.Options{Backoff: locking.Backoff{Max: 50 * time.Millisecond}}, "price/coffee",
 			func(ctx context.Context) (bool, error) {
 				price, err = cache.Get(ctx, "price/coffee").Result()
@@ -54,6 +56,7 @@ func Example_cacheFilledOnce() {
 	}
 	var requests sync.WaitGroup
 	var right atomic.Int64
+	arrived.Add(20)
 	for range 20 {
 		requests.Go(func() {
 			if price, err := read(); err == nil && price == "8.90" {

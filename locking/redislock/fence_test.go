@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // ahead puts the counter of key ahead of the clock, as after the server's clock was set
@@ -22,7 +23,7 @@ func TestFence_GrowsWhenTheClockWasSetBack(t *testing.T) {
 	store := newStore(t, time.Minute)
 	last := ahead(t, store, "k", time.Hour)
 	for range 5 {
-		lease := take(t, store, "k")
+		lease := locktest.Taken(t, store, "k")
 		if lease.Fence != last+1 {
 			t.Errorf("fence %d after %d", lease.Fence, last)
 		}
@@ -36,7 +37,7 @@ func TestFence_GrowsWhenTheClockWasSetBack(t *testing.T) {
 // The counter remains after the lock is released.
 func TestFence_CounterHasNoTTL(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	counter := store.scope("k") + "fence"
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
@@ -52,9 +53,9 @@ func TestFence_CounterHasNoTTL(t *testing.T) {
 // After the loss of its counter the fence continues with the clock, above earlier fences.
 func TestFence_SurvivesTheLossOfTheCounter(t *testing.T) {
 	store := newStore(t, time.Minute)
-	first := take(t, store, "k")
+	first := locktest.Taken(t, store, "k")
 	store.client.Del(t.Context(), store.scope("k")+"fence", store.scope("k")+"lock:k")
-	if second := take(t, store, "k"); second.Fence <= first.Fence {
+	if second := locktest.Taken(t, store, "k"); second.Fence <= first.Fence {
 		t.Errorf("fence %d after %d", second.Fence, first.Fence)
 	}
 }
@@ -67,7 +68,7 @@ func TestFence_OfSeveralKeysIsAboveEachCounter(t *testing.T) {
 	}
 	high := ahead(t, store, "b", time.Hour)
 	for range 2 { // the counter that is ahead is the second in the script, then the first
-		both := take(t, store, "a", "b")
+		both := locktest.Taken(t, store, "a", "b")
 		if both.Fence <= high {
 			t.Errorf("a and b: fence %d, but one of them had %d", both.Fence, high)
 		}
@@ -75,7 +76,7 @@ func TestFence_OfSeveralKeysIsAboveEachCounter(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, k := range []string{"a", "b"} {
-			one := take(t, store, k)
+			one := locktest.Taken(t, store, k)
 			if one.Fence <= both.Fence {
 				t.Errorf("%s alone: fence %d, want more than %d of both keys", k, one.Fence, both.Fence)
 			}

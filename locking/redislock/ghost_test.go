@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // ghost sends the acquire request of a lease a second time, as a network does that
@@ -22,7 +23,7 @@ func ghost(t *testing.T, s *Store, l locking.Lease) {
 // Within the lease the duplicate only restarts the TTL.
 func TestGhost_WithinTheLeaseIsTheSameGrant(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "a", "b")
+	lease := locktest.Taken(t, store, "a", "b")
 	ghost(t, store, lease)
 	if got := fenceOf(t, store, "a"); got != lease.Fence {
 		t.Errorf("the counter is at %d, the lease has %d", got, lease.Fence)
@@ -39,9 +40,9 @@ func TestGhost_WithinTheLeaseIsTheSameGrant(t *testing.T) {
 // since, and the owner alone would not show that.
 func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	store.client.Del(t.Context(), store.scope("k")+"lock:k") // as if it had expired
-	next := take(t, store, "k")
+	next := locktest.Taken(t, store, "k")
 	if err := store.Release(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
@@ -49,19 +50,19 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want ErrLost", err)
 	}
-	wantBusy(t, store, "k") // for one TTL at most; here the holder's own release removes it
+	locktest.WantHeld(t, store, "k") // for one TTL at most; here the holder's own release removes it
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release: got %v, want ErrLost", err)
 	}
-	take(t, store, "k")
+	locktest.Taken(t, store, "k")
 }
 
 // The duplicate does not touch the lock of the next holder.
 func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	store.client.Del(t.Context(), store.scope("k")+"lock:k")
-	next := take(t, store, "k")
+	next := locktest.Taken(t, store, "k")
 	locks, names := store.names(lease.Keys)
 	if fence, err := store.send(t.Context(), store.scripts.acquire, names, lease.Owner, 60_000, len(locks)); err != nil || fence != 0 {
 		t.Errorf("the late request got %d, %v, want 0: busy", fence, err)
@@ -75,7 +76,7 @@ func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 // the keys, with a new fence.
 func TestGhost_OfAnIncompleteGrantIsANewGrant(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "a", "b")
+	lease := locktest.Taken(t, store, "a", "b")
 	store.client.Del(t.Context(), store.scope("a")+"lock:a")
 	ghost(t, store, lease)
 	for _, k := range lease.Keys {

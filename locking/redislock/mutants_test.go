@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ func mutants(t testing.TB) map[string]mutant {
 	return map[string]mutant{
 		"grants held keys":      {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, "Fence/GrowsOverGrants"}},
 		"release by plain DEL":  {script(func(s *scripts) { s.release = plainDel }), []string{own}},
-		"release does nothing":  {script(func(s *scripts) { s.release = redis.NewScript(`return #KEYS`) }), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"release does nothing":  {anyStore(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), []string{own}},
 		"renew, then compare":   {renew(compare, "redis.call('PEXPIRE', KEYS[i], ARGV[2])\n  "+compare), []string{"Own/RefusedRenewProlongsNothing"}},
 		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), []string{"Lost/StaysLost"}},
@@ -57,7 +56,7 @@ func mutants(t testing.TB) map[string]mutant {
 		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
 		"any key is valid":            {renames(func(k string) string { return "k" + strings.ToValidUTF8(k[:min(len(k), 255)], "")[:0] }), []string{"Keys/InvalidAreErrKey"}},
-		"several keys one by one":     {takesOneByOne, []string{"Multi/AllOrNone"}},
+		"several keys one by one":     {anyStore(locktest.TakesOneByOne), []string{"Multi/AllOrNone"}},
 		"silence taken for an answer": {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
@@ -66,24 +65,9 @@ func mutants(t testing.TB) map[string]mutant {
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	url := redisURL(t)
-	sideBySide(t, mutants(t), func(t *testing.T, m mutant) {
+	locktest.Subtests(t, mutants(t), func(t *testing.T, m mutant) {
 		locktest.WantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
 	})
-}
-
-// sideBySide runs a subtest for each case, four at once: they wait most of the time, and
-// t.Parallel would run as many as there are cores.
-func sideBySide[C any](t *testing.T, cases map[string]C, test func(*testing.T, C)) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, 4)
-	for name, c := range cases {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			t.Run(name, func(t *testing.T) { test(t, c) })
-		})
-	}
-	all.Wait()
 }
 
 // A Store that rounds a TTL breaks the contract.

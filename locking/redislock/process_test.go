@@ -14,37 +14,23 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
-
-// worker is the environment variable that makes this test binary a worker process of
-// TestDo_ExcludesProcesses. Its value is the prefix of their key space.
-const worker = "REDISLOCK_TEST_WORKER"
-
-// waiting is the environment variable that makes this test binary a process that waits for
-// the key k of a fair lock for ever.
-const waiting = "REDISLOCK_TEST_WAITING"
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns its connection errors
-	if prefix := os.Getenv(waiting); prefix != "" {
-		fmt.Fprintln(os.Stderr, wait(prefix))
-		os.Exit(1)
-	}
-	if prefix := os.Getenv(worker); prefix != "" {
-		if err := work(prefix); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	locktest.Roles(map[string]func(args []string) error{
+		"count": func(args []string) error { return count(args[0]) },
+		"wait":  func(args []string) error { return wait(args[0]) },
+	})
 	goleak.VerifyTestMain(m)
 }
 
 const workers, increments = 3, 100
 
-// work increments a number in Redis by a read and a write, which is correct only under
+// count increments a number in Redis by a read and a write, which is correct only under
 // a lock.
-func work(prefix string) error {
+func count(prefix string) error {
 	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), 30*time.Second)
 	if err != nil {
 		return err
@@ -72,10 +58,8 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	prefix := newPrefix(t, redisURL(t))
 	var all sync.WaitGroup
 	for i := range workers {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), worker+"="+prefix)
 		all.Go(func() {
-			if out, err := cmd.CombinedOutput(); err != nil {
+			if out, err := locktest.Process(t, "count", prefix).CombinedOutput(); err != nil {
 				t.Errorf("worker %d: %v\n%s", i, err, out)
 			}
 		})
@@ -87,6 +71,7 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	}
 }
 
+// wait waits for the key k of a fair lock until the process is killed.
 func wait(prefix string) error {
 	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), time.Minute)
 	if err != nil {
@@ -106,12 +91,11 @@ func TestFair_KilledWaitersDelayTheNextOnce(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t, 30*time.Second, nil)
 	rw := s.rw(time.Minute)
-	rw.Write.inbox.poll, rw.Write.patience = poll, 12*poll
+	rw.Write.inbox.poll, rw.Write.ticketTTL = poll, 12*poll
 	held := s.take(rw.Write, "k")
 	var processes []*exec.Cmd
 	for i := range 3 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), waiting+"="+s.prefix)
+		cmd := locktest.Process(t, "wait", s.prefix)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

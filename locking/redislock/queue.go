@@ -30,16 +30,16 @@ var leaveLua string
 var _ locking.Waiter = (*QueueStore)(nil)
 
 // QueueStore is a Store that grants its keys in the order of the requests. Acquire waits
-// in a queue at the server. TryAcquire does not overtake those who wait there. NewFair,
+// in a queue at the server. TryAcquire does not overtake its waiters. NewFair,
 // NewRW and NewSemaphore make it.
 type QueueStore struct {
-	store    *Store
-	inbox    *inbox
-	mode     string        // begins the owners of this store
-	space    string        // begins the names of its keys
-	limit    int           // of shared leases of a key at once
-	patience time.Duration // how long the ticket of a waiter that sends no requests is kept
-	scripts  queueScripts
+	store     *Store
+	inbox     *inbox
+	mode      string        // begins the owners of this store
+	space     string        // begins the names of its keys
+	limit     int           // of shared leases of a key at once
+	ticketTTL time.Duration // how long the ticket of a waiter that sends no requests is kept
+	scripts   queueScripts
 }
 
 // The modes: an exclusive lease, and one beside others.
@@ -54,7 +54,7 @@ func newQueueScripts(queue, take, keep, leave string) queueScripts {
 	return queueScripts{redis.NewScript(queue + take), redis.NewScript(queue + keep), redis.NewScript(queue + leave)}
 }
 
-// newQueueStore makes a QueueStore. Its patience is that of twelve polls: a waiter keeps
+// newQueueStore makes a QueueStore. A ticket lasts twelve polls: a waiter keeps
 // its ticket when some requests fail, and one that is dead delays the others for 3 s at most.
 func newQueueStore(client redis.UniversalClient, ttl time.Duration, o Options, mode, space string, limit int) (*QueueStore, error) {
 	s, err := New(client, ttl, o)
@@ -62,7 +62,7 @@ func newQueueStore(client redis.UniversalClient, ttl time.Duration, o Options, m
 		return nil, err
 	}
 	return &QueueStore{
-		store: s, inbox: newInbox(s), mode: mode, space: space, limit: limit, patience: 12 * poll,
+		store: s, inbox: newInbox(s), mode: mode, space: space, limit: limit, ticketTTL: 12 * poll,
 		scripts: newQueueScripts(queueLua, takeLua, keepLua, leaveLua),
 	}, nil
 }
@@ -84,7 +84,7 @@ func (q *QueueStore) TryAcquire(ctx context.Context, keys ...string) (lease lock
 
 // Acquire waits for all keys, in the queues of all of them at once. A waiter keeps its
 // ticket as long as it sends a request from time to time. If it was silent for
-// longer than its patience (a pause, no network), it goes to the end of the queue.
+// longer than ticketTTL (a pause, no network), it goes to the end of the queue.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.
@@ -105,7 +105,7 @@ func (q *QueueStore) Acquire(ctx context.Context, keys ...string) (lease locking
 			}
 		}
 		if err != nil && waits {
-			err = r.giveUp(ctx, err)
+			err = r.abandon(ctx, err)
 		}
 		return lease, err
 	}
@@ -124,10 +124,10 @@ func (q *QueueStore) request(ctx context.Context, keys []string) (request, error
 	return request{q, q.mode + rand.Text(), keys, all[len(locks):]}, err
 }
 
-// take sends a request. patience 0: the owner does not wait.
-func (r request) take(ctx context.Context, patience time.Duration) (locking.Lease, error) {
+// take sends a request. ticketTTL 0: the owner does not wait.
+func (r request) take(ctx context.Context, ticketTTL time.Duration) (locking.Lease, error) {
 	sent := time.Now() // before the request: the TTL cannot start earlier
-	grant, err := r.send(ctx, r.scripts.take, r.keys, r.counters, r.owner, r.store.ttl.Milliseconds(), patience.Milliseconds())
+	grant, err := r.send(ctx, r.scripts.take, r.keys, r.counters, r.owner, r.store.ttl.Milliseconds(), ticketTTL.Milliseconds())
 	if err == nil && grant <= 0 {
 		err = locking.ErrBusy
 	}
@@ -146,7 +146,7 @@ func (r request) take(ctx context.Context, patience time.Duration) (locking.Leas
 func (r request) takeOrWait(ctx context.Context) (lease locking.Lease, err error) {
 	var busy error
 	err = r.store.resolver.Acquire(ctx, func() (err error) {
-		if lease, err = r.take(ctx, r.patience); errors.Is(err, locking.ErrBusy) {
+		if lease, err = r.take(ctx, r.ticketTTL); errors.Is(err, locking.ErrBusy) {
 			busy, err = err, nil
 		}
 		return err
@@ -157,8 +157,8 @@ func (r request) takeOrWait(ctx context.Context) (lease locking.Lease, err error
 	return lease, err
 }
 
-// giveUp removes the ticket of a waiter that stops waiting because of err.
-func (r request) giveUp(ctx context.Context, err error) error {
+// abandon removes the ticket of a waiter that stops waiting because of err.
+func (r request) abandon(ctx context.Context, err error) error {
 	r.store.resolver.Abandon(r.leave)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)

@@ -7,8 +7,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"shop/locking"
 	"shop/locking/locktest"
 )
+
+type closing interface {
+	locking.Store
+	Close()
+}
 
 // kinds are the stores of this package beside Store, as the contract opens them. The
 // contract tests the exclusive side of a read-write lock, and a semaphore of one permit.
@@ -69,7 +75,7 @@ func contracts(t *testing.T, g target, names ...string) {
 	for _, kind := range names {
 		all[kind] = kind
 	}
-	sideBySide(t, all, func(t *testing.T, kind string) {
+	locktest.Subtests(t, all, func(t *testing.T, kind string) {
 		g := g
 		g.kind = kinds[kind]
 		locktest.Run(t, g.open, promisesOf(kind))
@@ -107,7 +113,7 @@ func TestContract_NoticesBrokenQueues(t *testing.T) {
 		from, to string
 		caught   []string
 	}
-	sideBySide(t, map[string]mutation{
+	locktest.Subtests(t, map[string]mutation{
 		"grants held keys":        {"if holders == 0 then return true end", "do return true end", []string{excludes, own}},
 		"the last comes first":    {"math.max(tonumber(last) or 0, 0) + 1", "1000 - redis.call('ZCARD', KEYS[2 * i - 1])", []string{fair}},
 		"all keys or the first":   {"granted = false end\nend", "granted = i > 1 end\nend", []string{"Multi/AllOrNone"}},

@@ -131,7 +131,7 @@ var properties = map[string]func(*steps){
 	},
 	"a waiter that leaves delays no other": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
-		q.patience = time.Hour
+		q.ticketTTL = time.Hour
 		held := s.take(q, "k")
 		ctx, cancel := context.WithCancel(s.ctx)
 		left := locktest.Beside(func() (locking.Lease, error) { return q.Acquire(ctx, "k") })
@@ -145,15 +145,15 @@ var properties = map[string]func(*steps){
 		s.release(q, s.granted("the next waiter", next))
 	},
 	// Redisson counts five seconds for each dead waiter, one after the other (issue 1104).
-	"dead waiters cost the patience once": func(s *steps) {
+	"dead waiters cost the TTL of a ticket once": func(s *steps) {
 		s.poll = 50 * time.Millisecond
 		q := s.semaphore(time.Minute, 1)
-		q.patience = 700 * time.Millisecond
+		q.ticketTTL = 700 * time.Millisecond
 		held := s.take(q, "k")
 		for range 20 {
 			s.dead(q, "k")
 		}
-		q.patience = time.Hour
+		q.ticketTTL = time.Hour
 		next := s.wait(q, "k")
 		died := time.Now()
 		s.release(q, held)
@@ -166,11 +166,11 @@ var properties = map[string]func(*steps){
 	"a living waiter keeps its ticket": func(s *steps) {
 		s.poll = 50 * time.Millisecond
 		q := s.semaphore(time.Minute, 1)
-		q.patience = 2 * time.Second
+		q.ticketTTL = 2 * time.Second
 		held := s.take(q, "k")
 		first, second := s.wait(q, "k"), s.wait(q, "k")
 		want, end := s.tickets(q, "k"), time.Now().Add(3*time.Second)
-		s.eventually("the patience is over", func() bool {
+		s.eventually("the TTL of a ticket is over", func() bool {
 			if got := s.tickets(q, "k"); !slices.Equal(got, want) {
 				s.fail("the tickets were %q and are %q", want, got)
 			}
@@ -183,12 +183,12 @@ var properties = map[string]func(*steps){
 	// If it kept one of two tickets, it could be before another in one queue and behind it in the other.
 	"a waiter that was forgotten goes to the end of all queues": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
-		q.patience = time.Hour
+		q.ticketTTL = time.Hour
 		s.take(q, "a", "b")
 		first := s.dead(q, "a", "b")
 		q.store.client.ZRem(s.ctx, q.names([]string{"a"})[0], first.owner)
 		second := s.dead(q, "a", "b")
-		if _, err := first.take(s.ctx, q.patience); !errors.Is(err, locking.ErrBusy) {
+		if _, err := first.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
 			s.fail("the first waiter: %v", err)
 		}
 		for _, k := range []string{"a", "b"} {
@@ -202,7 +202,7 @@ var properties = map[string]func(*steps){
 		q := s.semaphore(time.Minute, 2)
 		r := s.request(q, "a", "b")
 		lease, err := r.take(s.ctx, 0)
-		again, twice := r.take(s.ctx, q.patience)
+		again, twice := r.take(s.ctx, q.ticketTTL)
 		if err != nil || twice != nil || again.Owner != lease.Owner {
 			s.fail("granted %+v, %v, then %+v, %v", lease, err, again, twice)
 		}
@@ -224,7 +224,7 @@ var properties = map[string]func(*steps){
 	"a duplicate of the first request of a waiter keeps its ticket": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
 		held, first, second := s.take(q, "k"), s.dead(q, "k"), s.dead(q, "k")
-		if _, err := first.take(s.ctx, q.patience); !errors.Is(err, locking.ErrBusy) {
+		if _, err := first.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
 			s.fail("the duplicate: %v", err)
 		}
 		if got := s.tickets(q, "k"); !slices.Equal(got, []string{first.owner, second.owner}) {
@@ -251,7 +251,7 @@ var properties = map[string]func(*steps){
 
 func TestQueue_Properties(t *testing.T) {
 	t.Parallel()
-	sideBySide(t, properties, func(t *testing.T, property func(*steps)) {
+	locktest.Subtests(t, properties, func(t *testing.T, property func(*steps)) {
 		s := newSteps(t, 20*time.Second, nil)
 		if property(s); s.err != nil {
 			t.Error(s.err)
@@ -264,7 +264,7 @@ func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
 	t.Parallel()
 	const leaves = "held = held + 1 end\n    remove(i, owner)\n    wake(KEYS[2 * i - 1])"
 	type mutation struct{ from, to, property string }
-	sideBySide(t, map[string]mutation{
+	locktest.Subtests(t, map[string]mutation{
 		"a writer beside readers":        {"who:sub(1, 1) == 's' and ", "", "readers share, and exclude writers"},
 		"readers beside a writer":        {"and holder:sub(1, 1) == 's' and ", "and ", "readers share, and exclude writers"},
 		"readers exclude each other":     {"and holders < limit", "and false", "readers share, and exclude writers"},
@@ -285,7 +285,7 @@ func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
 		"a ticket is left behind":        {leaves, "held = held + 1 end\n    if tonumber(ticket) < 0 then remove(i, owner) end\n    wake(KEYS[2 * i - 1])", "a waiter that leaves delays no other"},
 		"tickets end after a time":       {"    if waits == 0 then redis.call('ZADD'", "    if waits > 0 then return 0 end\n    if waits == 0 then redis.call('ZADD'", "a living waiter keeps its ticket"},
 		"a ticket in one of two queues":  {"if held + waits > 0 and waits < keys then", "if false then", "a waiter that was forgotten goes to the end of all queues"},
-		"dead waiters stay":              {"for _, who in ipairs(late) do remove(i, who) end", "for _, who in ipairs(late) do if tonumber(redis.call('ZSCORE', KEYS[2 * i - 1], who)) < 0 then remove(i, who) end end", "dead waiters cost the patience once"},
+		"dead waiters stay":              {"for _, who in ipairs(late) do remove(i, who) end", "for _, who in ipairs(late) do if tonumber(redis.call('ZSCORE', KEYS[2 * i - 1], who)) < 0 then remove(i, who) end end", "dead waiters cost the TTL of a ticket once"},
 		"the sets are kept for ever":     {"    redis.call('PEXPIREAT', KEYS[2 * i - 1], last)\n", "", "nothing remains"},
 		"a release leaves the deadlines": {"  redis.call('ZREM', KEYS[2 * i], who)\n", "", "nothing remains"},
 	}, func(t *testing.T, m mutation) {

@@ -10,13 +10,19 @@ import (
 	"shop/locking/locktest"
 )
 
+// startSingle starts a server that keeps its data.
+func startSingle(t testing.TB) (target, *locktest.Server) {
+	s := locktest.Start(t, locktest.Redis(locktest.Durable...))
+	return target{url: "redis://" + s.Addr}, s
+}
+
 // T25: a server restarts without the lock, within the lock's TTL.
 func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis("--appendonly", "no"))
 	store := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
-	first := take(t, store, "k")
+	first := locktest.Taken(t, store, "k")
 	server.Restart()
-	second := take(t, store, "k") // two holders: only a row lock or a fence protects the data now
+	second := locktest.Taken(t, store, "k") // two holders: only a row lock or a fence protects the data now
 	if second.Fence <= first.Fence {
 		t.Errorf("fence %d after the restart, %d before: want it to grow with the clock", second.Fence, first.Fence)
 	}
@@ -35,7 +41,7 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	store.client.Set(t.Context(), store.scope("k")+"fence", ahead, 0)
-	first := take(t, store, "k")
+	first := locktest.Taken(t, store, "k")
 	if first.Fence != locking.Fence(ahead+1) {
 		t.Errorf("fence %d, want the counter's next, %d", first.Fence, ahead+1)
 	}
@@ -44,11 +50,11 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 		_, err := store.Renew(t.Context(), first)
 		return err == nil
 	})
-	wantBusy(t, store, "k")
+	locktest.WantHeld(t, store, "k")
 	if err := store.Release(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if second := take(t, store, "k"); second.Fence != first.Fence+1 {
+	if second := locktest.Taken(t, store, "k"); second.Fence != first.Fence+1 {
 		t.Errorf("fence %d after %d", second.Fence, first.Fence)
 	}
 }
@@ -58,7 +64,7 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 func TestRestart_RequestsFailAtOnceUntilTheServerIsBack(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	server.Kill()
 	// The first request uses an open connection: its outcome is unknown. The next one is refused.
 	_, err := store.TryAcquire(t.Context(), "other")

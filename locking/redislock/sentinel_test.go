@@ -18,7 +18,7 @@ import (
 
 // startSentinel starts a Sentinel that monitors master with a quorum. It does not
 // take a slow master for down, until suspect lowers its threshold.
-func startSentinel(t *testing.T, master *locktest.Server, quorum string) *locktest.Server {
+func startSentinel(t testing.TB, master *locktest.Server, quorum string) *locktest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{
@@ -46,20 +46,27 @@ func sentinelStore(t *testing.T, sentinel *locktest.Server, ttl time.Duration) *
 	return store
 }
 
-// The contract on a master with two replicas and three sentinels, as long as the master lives.
-func TestSentinel_Contract(t *testing.T) {
-	t.Parallel()
-	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
+// startSentinels starts a master with two replicas and three sentinels.
+func startSentinels(t testing.TB) (g target, master *locktest.Server) {
+	t.Helper()
+	master = locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
 	for range 2 {
 		waitForReplica(t, locktest.Start(t, locktest.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
 	}
-	g := target{url: "redis://" + master.Addr}
+	g = target{url: "redis://" + master.Addr, start: startSentinels}
 	for range 3 {
 		sentinel := startSentinel(t, master, "2")
 		waitForSentinel(t, sentinel, 2)
 		g.sentinels = append(g.sentinels, sentinel.Addr)
 	}
-	locktest.Run(t, g.open, promises)
+	return g, master
+}
+
+// The contract as long as the master lives. It restarts before a sentinel replaces it.
+func TestSentinel_Contract(t *testing.T) {
+	t.Parallel()
+	g, _ := startSentinels(t)
+	contracts(t, g, "store", "waiter", "fair", "writer", "permit")
 }
 
 // T17: a failover to a replica that has not received the lock voids it. Two leases are
@@ -75,13 +82,13 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	waitForSentinel(t, sentinel, 1)
 	store := sentinelStore(t, sentinel, 20*time.Second)
 
-	before := take(t, store, "before")
+	before := locktest.Taken(t, store, "before")
 	if err := store.Release(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Down() // the replica receives no write after this
-	first := take(t, store, "k")
-	wantBusy(t, store, "k")
+	first := locktest.Taken(t, store, "k")
+	locktest.WantHeld(t, store, "k")
 	master.Kill()
 	suspect(t, sentinel)
 
@@ -117,7 +124,7 @@ func suspect(t *testing.T, sentinel *locktest.Server) {
 	}
 }
 
-func waitForReplica(t *testing.T, replica *locktest.Server) {
+func waitForReplica(t testing.TB, replica *locktest.Server) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: replica.Addr})
 	defer client.Close()
@@ -127,7 +134,7 @@ func waitForReplica(t *testing.T, replica *locktest.Server) {
 }
 
 // waitForSentinel waits until sentinel knows the master and all of its replicas.
-func waitForSentinel(t *testing.T, sentinel *locktest.Server, count int) {
+func waitForSentinel(t testing.TB, sentinel *locktest.Server, count int) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()

@@ -27,7 +27,7 @@ func TestRenew_ReturnsWhenCancelledWhileTheServerIsSilent(t *testing.T) {
 	}
 	t.Cleanup(store.Close)
 	t.Cleanup(p.Cut) // before Close, which waits for the reader
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 
 	p.Lose(1 << 30)
 	if _, err := store.Renew(t.Context(), lease); err == nil || !store.silent.Load() {

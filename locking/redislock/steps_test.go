@@ -79,7 +79,7 @@ func (s *steps) connect(ttl time.Duration) *redis.Client {
 }
 
 func (s *steps) prepare(q *QueueStore) {
-	q.inbox.poll, q.patience = s.poll, time.Hour
+	q.inbox.poll, q.ticketTTL = s.poll, time.Hour
 	q.store.requestTimeout = q.store.ttl / 2
 	if s.edit != nil {
 		s.edit(q)
@@ -176,7 +176,7 @@ func (s *steps) request(q *QueueStore, keys ...string) request {
 // dead leaves a ticket for keys whose waiter sends no further request.
 func (s *steps) dead(q *QueueStore, keys ...string) request {
 	r := s.request(q, keys...)
-	if _, err := r.take(s.ctx, q.patience); !errors.Is(err, locking.ErrBusy) {
+	if _, err := r.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
 		s.fail("a waiter: got %v, want ErrBusy", err)
 	}
 	return r

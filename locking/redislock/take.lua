@@ -4,7 +4,7 @@
 -- ARGV[5]     TTL in milliseconds
 -- ARGV[6]     how long the owner waits until its next request, in milliseconds; 0: it does not wait
 -- returns     the grant, or 0
-local ttl, patience = tonumber(ARGV[5]), tonumber(ARGV[6])
+local ttl, ticket_ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local held, waits, grant = 0, 0, nil
 for i = 1, keys do
@@ -49,11 +49,11 @@ if granted then
   return number
 end
 
-if patience > 0 then
+if ticket_ttl > 0 then
   for i = 1, keys do
     local last = redis.call('ZRANGE', KEYS[2 * i - 1], -1, -1, 'WITHSCORES')[2]
     if waits == 0 then redis.call('ZADD', KEYS[2 * i - 1], math.max(tonumber(last) or 0, 0) + 1, owner) end
   end
-  stay(patience)
+  stay(ticket_ttl)
 end
 return 0

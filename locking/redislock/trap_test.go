@@ -25,27 +25,11 @@ func behindProxy(t *testing.T, ttl time.Duration) (*Store, *locktest.Faults, *St
 	p := newProxy(t, hostOf(t, redisURL(t)))
 	o := Options{Prefix: newPrefix(t, redisURL(t))}
 	store := storeAt(t, "redis://"+p.Addr, ttl, o)
-	lease := take(t, store, "warm-up")
+	lease := locktest.Taken(t, store, "warm-up")
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
 	return store, p, storeAt(t, redisURL(t), ttl, o)
-}
-
-func take(t *testing.T, s locking.Store, keys ...string) locking.Lease {
-	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func wantBusy(t *testing.T, s locking.Store, keys ...string) {
-	t.Helper()
-	if lease, err := s.TryAcquire(t.Context(), keys...); !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", keys, lease, err)
-	}
 }
 
 // T16: the answer to a keep-alive may arrive late, and T21: validity may be counted from
@@ -54,7 +38,7 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	const ttl, late = 3 * time.Second, 100 * time.Millisecond
 	store, p, _ := behindProxy(t, ttl)
 	p.Delay(late)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	if left := time.Until(lease.Until); left > ttl-margin(ttl)-late {
 		t.Errorf("acquire: trusted for %v after an answer that took %v", left, late)
 	}
@@ -77,7 +61,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			before := fenceOf(t, store, "k")
 			p.Lose(1)
 			asked := time.Now()
-			lease := take(t, store, "k")
+			lease := locktest.Taken(t, store, "k")
 			if p.Lost() != 1 {
 				t.Fatalf("%d answers were lost, want 1", p.Lost())
 			}
@@ -90,11 +74,11 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val(); left < time.Until(lease.Until) {
 				t.Errorf("Until is %v from now, but the lock expires in %v", time.Until(lease.Until), left)
 			}
-			wantBusy(t, other, "k")
+			locktest.WantHeld(t, other, "k")
 			if err := store.Release(t.Context(), lease); err != nil {
 				t.Error(err)
 			}
-			take(t, other, "k")
+			locktest.Taken(t, other, "k")
 		})
 	}
 }
@@ -136,13 +120,13 @@ func TestTryAcquire_ReturnsAtTheDeadlineWhileRedisIsSilent(t *testing.T) {
 // T22: a release by plain DEL frees the next holder's lock.
 func TestRelease_DoesNotFreeTheNextHoldersLock(t *testing.T) {
 	store := newStore(t, time.Minute)
-	first := take(t, store, "k")
+	first := locktest.Taken(t, store, "k")
 	store.client.Del(t.Context(), store.scope("k")+"lock:k") // an operator, or eviction
-	second := take(t, store, "k")
+	second := locktest.Taken(t, store, "k")
 	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release by the first holder: got %v, want ErrLost", err)
 	}
-	wantBusy(t, store, "k")
+	locktest.WantHeld(t, store, "k")
 	if err := store.Release(t.Context(), second); err != nil {
 		t.Error(err)
 	}
@@ -151,7 +135,7 @@ func TestRelease_DoesNotFreeTheNextHoldersLock(t *testing.T) {
 // T23: a renewal that takes a lost lock again hides that there was another holder.
 func TestRenew_NeverTakesALostKeyAgain(t *testing.T) {
 	store := newStore(t, time.Minute)
-	lease := take(t, store, "a", "b")
+	lease := locktest.Taken(t, store, "a", "b")
 	store.client.Del(t.Context(), store.scope("a")+"lock:a")
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
@@ -162,7 +146,7 @@ func TestRenew_NeverTakesALostKeyAgain(t *testing.T) {
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release: got %v, want ErrLost", err)
 	}
-	take(t, store, "a", "b") // the other key of the lease is free as well
+	locktest.Taken(t, store, "a", "b") // the other key of the lease is free as well
 }
 
 // A release that never arrived is retried in the background: the next holder does not
@@ -170,7 +154,7 @@ func TestRenew_NeverTakesALostKeyAgain(t *testing.T) {
 func TestRelease_LostRequestIsRetried(t *testing.T) {
 	const ttl = 30 * time.Second
 	store, p, other := behindProxy(t, ttl)
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	p.Drop(1)
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want ErrOutcomeUnknown", err)

@@ -22,7 +22,7 @@ func TestTTL_IsSetToTheMillisecond(t *testing.T) {
 		}
 	}
 	asked := time.Now()
-	lease := take(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	exact("acquire", asked)
 	asked = time.Now()
 	if _, err := store.Renew(t.Context(), lease); err != nil {
@@ -45,9 +45,9 @@ func TestRenew_RefusedChangesNoTTL(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(longer.Close)
-	lease := take(t, store, "a", "b")
+	lease := locktest.Taken(t, store, "a", "b")
 	store.client.Del(t.Context(), store.scope("b")+"lock:b") // by an operator
-	take(t, store, "b")
+	locktest.Taken(t, store, "b")
 	if _, err := longer.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}

@@ -20,7 +20,7 @@ var wakeLua string
 
 var _ locking.Waiter = (*Waiter)(nil)
 
-// Waiter is a Store in which a release wakes those who wait, with a message, so that they
+// Waiter is a Store in which a release wakes the waiters, with a message, so that they
 // need not poll. A Waiter and a Store with the same Options exclude each other, but a
 // Store wakes no waiter.
 type Waiter struct {
@@ -95,7 +95,7 @@ func (w *Waiter) mark(ctx context.Context, keys, locks []string) (free bool) {
 	return err == nil && n == 1
 }
 
-// Release frees the keys, as that of Store does, and wakes those who wait for them.
+// Release frees the keys, as that of Store does, and wakes their waiters.
 func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	locks, _ := w.names(l.Keys)

@@ -37,7 +37,7 @@ func waiter(t *testing.T, kind, url, prefix string) waits {
 	case *Waiter:
 		w.inbox = s.inbox
 	case *QueueStore:
-		w.inbox, s.patience = s.inbox, time.Hour
+		w.inbox, s.ticketTTL = s.inbox, time.Hour
 	}
 	w.inbox.poll = time.Hour
 	return w
@@ -98,7 +98,7 @@ func each(t *testing.T, test func(t *testing.T, kind string)) {
 	for kind := range kinds {
 		names[kind] = kind
 	}
-	sideBySide(t, names, test)
+	locktest.Subtests(t, names, test)
 }
 
 func TestWait_AMessageEndsIt(t *testing.T) {
@@ -107,7 +107,7 @@ func TestWait_AMessageEndsIt(t *testing.T) {
 		holder, w := waiter(t, kind, redisURL(t), prefix), waiter(t, kind, redisURL(t), prefix)
 		subscribe(t, w.inbox)
 		for range 3 {
-			held := take(t, holder, "k")
+			held := locktest.Taken(t, holder, "k")
 			done := w.awaits(t)
 			give(t, holder, held)
 			give(t, w, awaited(t, done))
@@ -130,7 +130,7 @@ func TestWait_ALostMessageDelaysItForOnePoll(t *testing.T) {
 			return false
 		})
 		subscribe(t, w.inbox)
-		held := take(t, holder, "k")
+		held := locktest.Taken(t, holder, "k")
 		done := w.awaits(t)
 		give(t, holder, held)
 		give(t, w, awaited(t, done))
@@ -144,7 +144,7 @@ func TestWait_ANewSubscriptionWakesAll(t *testing.T) {
 		prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
 		holder, w := waiter(t, kind, redisURL(t), prefix), waiter(t, kind, "redis://"+p.Addr, prefix)
 		subscribe(t, w.inbox)
-		held := take(t, holder, "k")
+		held := locktest.Taken(t, holder, "k")
 		done := w.awaits(t)
 		p.Down()
 		give(t, holder, held)
@@ -177,7 +177,7 @@ func TestWait_ASilentSubscriptionIsReplaced(t *testing.T) {
 		return alive || !is
 	})
 	subscribe(t, w.inbox)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	done := w.awaits(t)
 	mu.Lock()
 	for c := range subscribed {
@@ -204,7 +204,7 @@ func TestWait_WithoutAWaiterThereIsNoMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 {
-			give(t, w, take(t, w, "k"))
+			give(t, w, locktest.Taken(t, w, "k"))
 		}
 		client.Publish(t.Context(), channel, "the end")
 		if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "the end" {
@@ -230,9 +230,9 @@ func TestWait_WithoutThePermissionItPolls(t *testing.T) {
 		prefix := newPrefix(t, redisURL(t))
 		holder, w := waiter(t, kind, url, prefix), waiter(t, kind, url, prefix)
 		w.inbox.poll = 50 * time.Millisecond
-		held := take(t, holder, "k")
+		held := locktest.Taken(t, holder, "k")
 		done := locktest.Beside(w.acquire)
-		wantBusy(t, holder, "k")
+		locktest.WantHeld(t, holder, "k")
 		give(t, holder, held)
 		give(t, w, awaited(t, done))
 	})
@@ -243,7 +243,7 @@ func TestWaiter_OneRequestForAllWaitersOfAProcess(t *testing.T) {
 	t.Parallel()
 	prefix := newPrefix(t, redisURL(t))
 	holder, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
-	held := take(t, holder, "k")
+	held := locktest.Taken(t, holder, "k")
 	var order []int
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -284,11 +284,11 @@ func TestWaiter_ExcludesAStore(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
 	w := waiter(t, "waiter", redisURL(t), store.prefix)
-	lease := take(t, store, "k")
-	wantBusy(t, w, "k")
+	lease := locktest.Taken(t, store, "k")
+	locktest.WantHeld(t, w, "k")
 	give(t, store, lease)
-	lease = take(t, w, "k")
-	wantBusy(t, store, "k")
+	lease = locktest.Taken(t, w, "k")
+	locktest.WantHeld(t, store, "k")
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Error(err)
 	}
@@ -297,7 +297,7 @@ func TestWaiter_ExcludesAStore(t *testing.T) {
 // Without the mark, a release wakes no waiter: the poll ends the wait.
 func TestWaiter_NoticesARelease(t *testing.T) {
 	t.Parallel()
-	sideBySide(t, map[string]func(*Waiter){
+	locktest.Subtests(t, map[string]func(*Waiter){
 		"another mark": func(w *Waiter) {
 			w.release = edited(t, wakeLua, "KEYS[locks + i]) == 1", "KEYS[locks + i] .. 'x') == 1")
 		},
@@ -307,7 +307,7 @@ func TestWaiter_NoticesARelease(t *testing.T) {
 		holder, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
 		edit(holder.Store.(*Waiter))
 		subscribe(t, w.inbox)
-		held := take(t, holder, "k")
+		held := locktest.Taken(t, holder, "k")
 		done := w.awaits(t)
 		give(t, holder, held)
 		select {

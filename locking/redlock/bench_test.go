@@ -3,6 +3,8 @@ package redlock
 import (
 	"testing"
 	"time"
+
+	"shop/locking/locktest"
 )
 
 // BenchmarkUncontended acquires and releases a free key on five servers, and on one of them with
@@ -17,11 +19,11 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 		return time.Since(start) / 100
 	}
-	five := func() { release(b, s, take(b, s, "five")) }
+	five := func() { locktest.Released(b, s, locktest.Taken(b, s, "five")) }
 	l := s.lock("one", "owner")
 	one := func() {
 		for _, do := range []command{s.do.acquire, s.do.release} {
-			if err := answered(b, func() error { _, err := do(b.Context(), s.servers[0], l); return err }); err != nil {
+			if err := locktest.Insist(b.Context(), func(bool) error { _, err := do(b.Context(), s.servers[0], l); return err }); err != nil {
 				b.Fatal(err)
 			}
 		}

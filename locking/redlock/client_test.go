@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func TestNew_RefusesWhatCannotBeAMajority(t *testing.T) {
@@ -49,7 +50,7 @@ func TestNew_RefusesWhatCannotBeAMajority(t *testing.T) {
 func TestClose_RefusesLaterRequests(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, shared, time.Minute)
-	lease := take(t, s, "k")
+	lease := locktest.Taken(t, s, "k")
 	s.Close()
 	s.Close() // a second Close has no effect
 	if _, err := s.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,34 +26,19 @@ func changed(change func(*commands)) func(*Store) locking.Store {
 	}
 }
 
-// lua makes a command of a script in which one piece is replaced. The piece must occur once.
+// lua makes a command of a wrong variant of a script.
 func lua(t testing.TB, source, from, to string, args ...any) command {
 	t.Helper()
-	if strings.Count(source, from) != 1 {
-		t.Fatalf("%q does not occur exactly once: this variant changes nothing, or too much", from)
-	}
-	return script(strings.Replace(source, from, to, 1), args...)
+	return script(locktest.Edited(t, source, from, to), args...)
 }
 
-// anyStore adapts a variant of any locking.Store to one of this package.
-func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return broken(s) }
-}
+var anyStore = locktest.Any[*Store]
 
 func renames(encode func(string) string) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
 func yes(context.Context, *redis.Client, lock) (bool, error) { return true, nil }
-
-// takesTheFirst takes the first of several keys, and pretends to have all.
-func takesTheFirst(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		lease, err := s.TryAcquire(ctx, keys[:min(len(keys), 1)]...)
-		lease.Keys = keys
-		return lease, err
-	}}
-}
 
 // fences counts its grants, and calls that a fence.
 func fences(s *Store) locking.Store {
@@ -97,7 +81,7 @@ func mutants(t testing.TB) map[string]mutant {
 		"renew re-creates":      {renew("if not redis.call('GET', KEYS[1]) then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end", time.Second), []string{stays}},
 		"renew does nothing":    {changed(func(c *commands) { c.renew = yes }), []string{"Renew/KeepsTheKeysPastTheTTL", stays}},
 		"a fence of its own":    {fences, []string{"Fence/None"}},
-		"the first key for all": {takesTheFirst, []string{"Multi/Refused"}},
+		"the first key for all": {anyStore(locktest.TakesTheFirst), []string{"Multi/Refused"}},
 		"trust from the answer": {
 			func(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.trust) }, []string{"Until/NeverBeyondRequestPlusTTL"},
 		},
@@ -112,23 +96,12 @@ func mutants(t testing.TB) map[string]mutant {
 	}
 }
 
-// atATime is how many mutants run at once, unlike with t.Parallel on any number of cores. They
-// wait most of the time.
-const atATime = 4
-
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
-	var all sync.WaitGroup
-	places := make(chan struct{}, atATime)
-	for name, m := range mutants(t) {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, target{m.broken}.open, promises, m.caught...) })
-		})
-	}
-	all.Wait()
+	locktest.Subtests(t, mutants(t), func(t *testing.T, m mutant) {
+		locktest.WantFailing(t, target{m.broken}.open, promises, m.caught...)
+	})
 }
 
 // A Store that rounds a TTL breaks the contract.

@@ -32,11 +32,11 @@ func TestTryAcquire_CountsVotes(t *testing.T) {
 			s.put(t, "k", "y", c.y...)
 			before := s.owners(t, "k")
 			if !c.granted {
-				wantBusy(t, s, "k")
+				locktest.WantHeld(t, s, "k")
 				wantOwners(t, s, before)
 				return
 			}
-			lease := take(t, s, "k")
+			lease := locktest.Taken(t, s, "k")
 			votes := 0
 			for i, owner := range s.owners(t, "k") {
 				if owner == lease.Owner {
@@ -49,7 +49,7 @@ func TestTryAcquire_CountsVotes(t *testing.T) {
 			if votes < 3 {
 				t.Errorf("granted by %d votes", votes)
 			}
-			release(t, s, lease)
+			locktest.Released(t, s, lease)
 			wantOwners(t, s, before)
 		})
 	}
@@ -74,7 +74,7 @@ func TestRenewAndRelease_CountVotes(t *testing.T) {
 				"renew":   func() error { _, err := s.Renew(t.Context(), lease); return err },
 				"release": func() error { return s.Release(t.Context(), lease) },
 			} {
-				err := answered(t, func() error {
+				err := locktest.Insist(t.Context(), func(bool) error {
 					s.put(t, "k", "me", 0, 1, 2, 3, 4)
 					s.put(t, "k", "", c.gone...)
 					return request()
@@ -103,7 +103,7 @@ func TestUntil_IsTheValidityOfTheManual(t *testing.T) {
 		}
 	}
 	before := time.Now()
-	lease := take(t, s, "k")
+	lease := locktest.Taken(t, s, "k")
 	within("granted", before, time.Now(), lease)
 	before = time.Now()
 	lease = renew(t, s, lease)
@@ -114,18 +114,18 @@ func TestUntil_IsTheValidityOfTheManual(t *testing.T) {
 func TestTryAcquire_TooLateIsNoGrant(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, shared, 10*time.Second)
-	held, trust := take(t, s, "k"), s.trust
+	held, trust := locktest.Taken(t, s, "k"), s.trust
 	s.trust = 0
 	if l, err := s.Renew(t.Context(), held); err == nil || errors.Is(err, locking.ErrLost) || !l.Until.Equal(held.Until) {
 		t.Errorf("renew: got %+v and %v, want the old lease and an error that is not ErrLost", l, err)
 	}
-	release(t, s, held)
+	locktest.Released(t, s, held)
 	if l, err := s.TryAcquire(t.Context(), "k"); err == nil || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("acquire: got %+v and %v, want an error that is not ErrBusy", l, err)
 	}
 	wantOwners(t, s, make([]string, five))
 	s.trust = trust
-	take(t, s, "k")
+	locktest.Taken(t, s, "k")
 }
 
 // With two servers down nothing changes. With three down there is no grant, and no ErrBusy.
@@ -133,12 +133,12 @@ func TestServers_AMajorityIsEnough(t *testing.T) {
 	t.Parallel()
 	servers := start(t, five)
 	s := newStore(t, urls(servers), 20*time.Second)
-	first := take(t, s, "k")
+	first := locktest.Taken(t, s, "k")
 	servers[0].Kill()
 	servers[1].Kill()
-	wantBusy(t, s, "k")
-	release(t, s, renew(t, s, first))
-	second := take(t, s, "k")
+	locktest.WantHeld(t, s, "k")
+	locktest.Released(t, s, renew(t, s, first))
+	second := locktest.Taken(t, s, "k")
 
 	servers[2].Kill()
 	for what, request := range map[string]func() error{
@@ -172,13 +172,13 @@ func TestServers_RestartWithTheDataKeepsTheVote(t *testing.T) {
 	servers := start(t, 3, locktest.Durable...)
 	s := newStore(t, urls(servers), 20*time.Second)
 	servers[2].Kill()
-	lease := take(t, s, "k") // on the two others
+	lease := locktest.Taken(t, s, "k") // on the two others
 	servers[2].Start()
 	servers[1].Restart()
 	locktest.Eventually(t, "the connections are back", func() bool {
 		votes, err := s.ask(s.do.renew, s.lock("k", lease.Owner)).wait(t.Context())
 		return err == nil && votes.yes == 2 && votes.no == 1
 	})
-	wantBusy(t, s, "k")
-	release(t, s, lease)
+	locktest.WantHeld(t, s, "k")
+	locktest.Released(t, s, lease)
 }

@@ -13,51 +13,13 @@ import (
 	"shop/locking/locktest"
 )
 
-// answered waits until a request has the answer of a majority: on a machine that stalls it may
-// miss that, and the tests are not about that.
-func answered(t testing.TB, request func() error) (err error) {
-	t.Helper()
-	locktest.Eventually(t, "an answer", func() bool {
-		err = request()
-		return err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost)
-	})
-	return err
-}
-
-func take(t testing.TB, s *Store, key string) (lease locking.Lease) {
-	t.Helper()
-	err := answered(t, func() (err error) { lease, err = s.TryAcquire(t.Context(), key); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func wantBusy(t testing.TB, s *Store, key string) {
-	t.Helper()
-	err := answered(t, func() error { _, err := s.TryAcquire(t.Context(), key); return err })
-	if !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("got %v, want ErrBusy", err)
-	}
-}
-
 func renew(t testing.TB, s *Store, l locking.Lease) (next locking.Lease) {
 	t.Helper()
-	err := answered(t, func() (err error) { next, err = s.Renew(t.Context(), l); return err })
+	err := locktest.Insist(t.Context(), func(bool) (err error) { next, err = s.Renew(t.Context(), l); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return next
-}
-
-// release releases a lease that is held. A retry may find it released already.
-func release(t testing.TB, s *Store, l locking.Lease) {
-	t.Helper()
-	tries := 0
-	err := answered(t, func() error { tries++; return s.Release(t.Context(), l) })
-	if err != nil && tries == 1 {
-		t.Error(err)
-	}
 }
 
 // put makes owner the holder of a key on some servers of s, for a minute; "": it is free.
@@ -89,7 +51,7 @@ func (s *Store) owners(t testing.TB, key string) []string {
 	return owners
 }
 
-// wantOwners checks who has the key k on each server, long before a TTL has passed.
+// wantOwners checks the owner of the key k on each server, long before a TTL has passed.
 func wantOwners(t *testing.T, s *Store, want []string) {
 	t.Helper()
 	asked := time.Now()

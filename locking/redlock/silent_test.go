@@ -22,7 +22,7 @@ func behindProxies(t *testing.T, ttl time.Duration) (s *Store, proxies []*lockte
 	prefix := newPrefix()
 	proxies, through := disturb(t, shared, prefix+":k\r\n")
 	s = sibling(t, through, ttl, prefix)
-	release(t, s, take(t, s, "warm-up"))
+	locktest.Released(t, s, locktest.Taken(t, s, "warm-up"))
 	return s, proxies, sibling(t, shared, ttl, prefix)
 }
 
@@ -34,14 +34,14 @@ func TestSilence_OfAMinority(t *testing.T) {
 	for _, p := range proxies[:2] {
 		p.Lose(math.MaxInt)
 	}
-	lease := take(t, s, "k")
-	wantBusy(t, other, "k")
+	lease := locktest.Taken(t, s, "k")
+	locktest.WantHeld(t, other, "k")
 	lease = renew(t, s, lease)
 	for _, p := range proxies[:2] { // their deletions are lost too
 		p.Lose(0)
 		p.Drop(1)
 	}
-	release(t, s, lease)
+	locktest.Released(t, s, lease)
 	wantOwners(t, other, make([]string, five))
 }
 
@@ -64,7 +64,7 @@ func TestSilence_OfAMajority(t *testing.T) {
 // request that it undoes, although it has another connection.
 func TestCancel_TheDeletionFollowsTheRequest(t *testing.T) {
 	t.Parallel()
-	const patience = 15 * time.Second // a request that timed out would be overtaken
+	const timeout = 15 * time.Second // a request that timed out would be overtaken
 	arrived, hold, granted := make(chan struct{}, five), make(chan struct{}), make(chan struct{}, five)
 	resume := sync.OnceFunc(func() { close(hold) })
 	var through []string
@@ -86,9 +86,9 @@ func TestCancel_TheDeletionFollowsTheRequest(t *testing.T) {
 	}
 	s := newStore(t, through, time.Minute)
 	t.Cleanup(resume) // before the Store is closed
-	s.requestTimeout = patience
+	s.requestTimeout = timeout
 	for _, client := range s.servers {
-		client.Options().ReadTimeout = patience
+		client.Options().ReadTimeout = timeout
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,6 +19,8 @@ import (
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
+var anyStore = locktest.Any[*Store]
+
 type mutant struct {
 	broken func(*Store) locking.Store
 	caught []string
@@ -33,12 +35,12 @@ func mutants() map[string]mutant {
 		"releases any node":      {releasesTheFirst, []string{own}},
 		"renews anything":        {renewsAnything, []string{own, "Lost/StaysLost"}},
 		"node stays after Until": {immortal, []string{freed}},
-		"first key only":         {firstOnly, []string{"Multi/Refused", "Keys/InvalidAreErrKey"}},
+		"first key only":         {anyStore(locktest.TakesTheFirst), []string{"Multi/Refused", "Keys/InvalidAreErrKey"}},
 		"trusts from the answer": {func(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trusts the wall clock":  {func(s *Store) locking.Store { return locktest.TrustsTheWallClock(s) }, []string{freed}},
-		"ignores ctx":            {func(s *Store) locking.Store { return locktest.Deaf(s) }, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"trusts the wall clock":  {anyStore(locktest.TrustsTheWallClock), []string{freed}},
+		"ignores ctx":            {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
 		"case ignored":           {func(s *Store) locking.Store { return locktest.Renames(s, strings.ToLower) }, []string{"Keys/OddOnesNeverCollide"}},
-		"silence for an answer":  {func(s *Store) locking.Store { return locktest.Guesses(s) }, []string{"Reply/NeverComes"}},
+		"silence for an answer":  {anyStore(locktest.Guesses), []string{"Reply/NeverComes"}},
 	}
 }
 
@@ -156,13 +158,6 @@ func immortal(s *Store) locking.Store {
 			n.timer.Stop()
 		}
 		return l, err
-	}}
-}
-
-// firstOnly takes the first of several keys.
-func firstOnly(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		return s.TryAcquire(ctx, keys[:min(1, len(keys))]...)
 	}}
 }
 
