@@ -18,7 +18,7 @@ import (
 
 // startSentinel starts a Sentinel that monitors master with a quorum. It does not
 // take a slow master for down, until suspect lowers its threshold.
-func startSentinel(t *testing.T, master *locktest.Server, quorum string) *locktest.Server {
+func startSentinel(t testing.TB, master *locktest.Server, quorum string) *locktest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{
@@ -46,9 +46,9 @@ func sentinelStore(t *testing.T, sentinel *locktest.Server, ttl time.Duration) *
 	return store
 }
 
-// The contract on a master with two replicas and three sentinels, as long as the master lives.
-func TestSentinel_Contract(t *testing.T) {
-	t.Parallel()
+// startReplicated starts a master with two replicas and three sentinels.
+func startReplicated(t testing.TB) target {
+	t.Helper()
 	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
 	for range 2 {
 		waitForReplica(t, locktest.Start(t, locktest.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
@@ -59,7 +59,13 @@ func TestSentinel_Contract(t *testing.T) {
 		waitForSentinel(t, sentinel, 2)
 		g.sentinels = append(g.sentinels, sentinel.Addr)
 	}
-	locktest.Run(t, g.open, promises)
+	return g
+}
+
+// The contract, as long as the master lives.
+func TestSentinel_Contract(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, startReplicated(t).open, promises)
 }
 
 // T17: a failover to a replica that has not received the lock voids it. Two leases are
@@ -117,7 +123,7 @@ func suspect(t *testing.T, sentinel *locktest.Server) {
 	}
 }
 
-func waitForReplica(t *testing.T, replica *locktest.Server) {
+func waitForReplica(t testing.TB, replica *locktest.Server) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: replica.Addr})
 	defer client.Close()
@@ -127,7 +133,7 @@ func waitForReplica(t *testing.T, replica *locktest.Server) {
 }
 
 // waitForSentinel waits until sentinel knows the master and all of its replicas.
-func waitForSentinel(t *testing.T, sentinel *locktest.Server, count int) {
+func waitForSentinel(t testing.TB, sentinel *locktest.Server, count int) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()
