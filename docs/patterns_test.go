@@ -109,3 +109,24 @@ func TestPatternLinks_NoticesNamesThatAreNotThere(t *testing.T) {
 		}
 	}
 }
+
+// The table of mutations in locktest has each check that a store's mutants must fail.
+func TestMutations_TheTableHasEachCheck(t *testing.T) {
+	table, err := os.ReadFile("../locking/locktest/doc.go")
+	files, globErr := filepath.Glob("../locking/*/mutants_test.go")
+	if err != nil || globErr != nil || len(files) < 8 {
+		t.Fatalf("%q, %v, %v: this tests nothing", files, err, globErr)
+	}
+	check := regexp.MustCompile(`"([A-Z]\w+/[A-Z]\w+)"`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range check.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(string(table), m[1]) {
+				t.Errorf("locking/locktest/doc.go does not have %s of %s", m[1], file)
+			}
+		}
+	}
+}
