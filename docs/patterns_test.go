@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,29 +31,19 @@ func TestPatterns_EachIsOnThePageAndLinksToItsCodeAndItsTest(t *testing.T) {
 				t.Errorf("docs/patterns.md:%d: %s", at+1, wrong)
 			}
 		}
-		if rest, ok := strings.CutPrefix(line, "Not here yet: "); ok {
-			for _, id := range absent(rest) {
-				found[id] = true
-			}
-		}
-	}
-	all := benchmarks(t)
-	for _, name := range benchmark.FindAllString(string(page), -1) {
-		if !all[name] {
-			t.Errorf("docs/patterns.md: there is no %s", name)
-		}
 	}
 	for part, n := range patterns {
 		for i := 1; i <= n; i++ {
 			if id := fmt.Sprint(part, i); !found[id] {
-				t.Errorf("%s is neither on the page nor among those that are not here yet", id)
+				t.Errorf("%s is not on the page", id)
 			}
 		}
 	}
 }
 
 // patternLinks returns the mistakes in the links of a row: a link whose text is a name must lead to the file
-// that declares it, and the last two columns must each have a link or a command.
+// that declares it, the last two columns must each have a link or a command, and what costs something must
+// have a benchmark in a folder to which the row links.
 func patternLinks(row string) (wrong []string) {
 	columns := strings.Split(row, "|")
 	if strings.TrimSpace(columns[2]) == "pattern" {
@@ -65,8 +54,10 @@ func patternLinks(row string) (wrong []string) {
 			wrong = append(wrong, "no link to the code, or none to the test: "+column)
 		}
 	}
+	benchmarks := ""
 	for _, link := range codeLink.FindAllStringSubmatch(row, -1) {
 		name, file := link[1], link[2]
+		benchmarks += tests(filepath.Dir(filepath.FromSlash(file)))
 		if strings.Contains(name, ".") || strings.HasPrefix(name, "loadtest") {
 			continue // the name of a file, which TestPages checks
 		}
@@ -76,47 +67,33 @@ func patternLinks(row string) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s does not declare %s", file, name))
 		}
 	}
+	costs, named := strings.TrimSpace(columns[7]), benchmark.FindAllString(columns[7], -1)
+	isFree := costs == "" || strings.HasPrefix(costs, "none") || strings.HasPrefix(strings.TrimSpace(columns[6]), "never")
+	if !isFree && named == nil && !strings.Contains(costs, "`make ") {
+		wrong = append(wrong, "no benchmark measures: "+costs)
+	}
+	for _, name := range named {
+		if !strings.Contains(benchmarks, "\nfunc "+name+"(") {
+			wrong = append(wrong, "no folder of the row has "+name)
+		}
+	}
 	return wrong
 }
 
-// benchmarks returns the names of all benchmarks.
-func benchmarks(t *testing.T) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	err := filepath.WalkDir(repo, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, name := range regexp.MustCompile(`(?m)^func (Benchmark\w+)`).FindAllStringSubmatch(string(text), -1) {
-			names[name[1]] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
-// absent returns the patterns of a list such as "A5, C14 to C17, D3".
-func absent(list string) (ids []string) {
-	one := regexp.MustCompile(`([A-E])(\d+)(?: to [A-E](\d+))?`)
-	for _, m := range one.FindAllStringSubmatch(list, -1) {
-		var from, to int
-		fmt.Sscan(m[2], &from)
-		if to = from; m[3] != "" {
-			fmt.Sscan(m[3], &to)
-		}
-		for i := from; i <= to; i++ {
-			ids = append(ids, fmt.Sprint(m[1], i))
+// tests returns the text of all tests of a folder.
+func tests(folder string) (all string) {
+	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			all += string(text)
 		}
 	}
-	return ids
+	return all
 }
 
 func TestPatternLinks_NoticesNamesThatAreNotThere(t *testing.T) {
-	good := "| A1 | a | b | c | d | e | f | [XactLock](../locking/pglock/xact.go) | [TestHash_NeverChanges](../locking/pglock/xact_test.go) |"
+	good := "| A1 | a | b | c | d | e | 1; `BenchmarkUncontended` | [XactLock](../locking/pglock/xact.go) | [TestHash_NeverChanges](../locking/pglock/xact_test.go) |"
 	if wrong := patternLinks(good); wrong != nil {
 		t.Error(wrong)
 	}
@@ -124,9 +101,32 @@ func TestPatternLinks_NoticesNamesThatAreNotThere(t *testing.T) {
 		strings.Replace(good, "XactLock]", "XactLocks]", 1),
 		strings.Replace(good, "xact_test.go", "store_test.go", 1),
 		strings.Replace(good, "[XactLock](../locking/pglock/xact.go)", "xact.go", 1),
+		strings.Replace(good, "; `BenchmarkUncontended`", "", 1),
+		strings.Replace(good, "Uncontended", "TwoKeys", 1), // of another folder
 	} {
 		if wrong := patternLinks(bad); len(wrong) != 1 {
 			t.Errorf("%s: %q", bad, wrong)
+		}
+	}
+}
+
+// The table of mutations in locktest has each check that a store's mutants must fail.
+func TestMutations_TheTableHasEachCheck(t *testing.T) {
+	table, err := os.ReadFile("../locking/locktest/doc.go")
+	files, globErr := filepath.Glob("../locking/*/mutants_test.go")
+	if err != nil || globErr != nil || len(files) < 8 {
+		t.Fatalf("%q, %v, %v: this tests nothing", files, err, globErr)
+	}
+	check := regexp.MustCompile(`"([A-Z]\w+/[A-Z]\w+)"`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range check.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(string(table), m[1]) {
+				t.Errorf("locking/locktest/doc.go does not have %s of %s", m[1], file)
+			}
 		}
 	}
 }

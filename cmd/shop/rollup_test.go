@@ -4,10 +4,11 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"shop/locking/locktest"
 )
@@ -15,8 +16,11 @@ import (
 // lastDue is noon of the last day that is due.
 const lastDue = `(((now() - interval '10 minutes') AT TIME ZONE 'UTC')::date - interval '12 hours') AT TIME ZONE 'UTC'`
 
-// slowSales makes sales of that day of 350 products, which are four chunks, and lets each chunk take a while.
-var slowSales = []string{
+// gate is the advisory lock for which each chunk but the first waits.
+const gate = `hashtext(current_schema())`
+
+// gatedSales makes sales of that day of 350 products, which are four chunks.
+var gatedSales = []string{
 	`INSERT INTO products (sku, name, price, currency, stock)
 	 SELECT 'x' || lpad(i::text, 3, '0'), 'x', 100, 'EUR', 1000 FROM generate_series(1, 350) AS i`,
 	`WITH sold AS (
@@ -30,71 +34,119 @@ var slowSales = []string{
 	 )
 	 INSERT INTO stock_movements (sku, kind, quantity, order_id, created_at) SELECT sku, 'sale', -units, id, at FROM sold`,
 	`UPDATE stock_movements SET created_at = ` + lastDue,
-	`CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`,
-	`CREATE TRIGGER slowly BEFORE UPDATE ON roll_ups FOR EACH ROW EXECUTE FUNCTION slowly()`,
+	`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	     IF OLD.upto <> '' THEN PERFORM pg_advisory_xact_lock_shared(` + gate + `); END IF;
+	     RETURN NEW;
+	 END $$`,
+	`CREATE TRIGGER wait BEFORE UPDATE ON roll_ups FOR EACH ROW EXECUTE FUNCTION wait()`,
 }
 
-// batchProcess starts shop batch in a process of its own.
-func batchProcess(t *testing.T, url string) (*exec.Cmd, *lines) {
+const (
+	rollUpTTL = 2 * time.Second
+	skipped   = "another server adds up the sales"
+	rolledUp  = "the sales of a day are added up"
+)
+
+// batchArgs lets a chunk wait at the gate for longer than a statement of the shop may.
+func batchArgs(t *testing.T, url string) []string {
+	url += "&lock_timeout=0&statement_timeout=0"
+	return []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=", "--roll-up-lock-ttl=" + rollUpTTL.String()}
+}
+
+// batchProcess is shop batch in a process of its own.
+type batchProcess struct {
+	*exec.Cmd
+	log *lines
+}
+
+func startBatch(t *testing.T, url string) batchProcess {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=", "--roll-up-lock-ttl=2s")
-	log := &lines{}
-	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), log
-	if err := cmd.Start(); err != nil {
+	p := batchProcess{exec.CommandContext(t.Context(), os.Args[0], batchArgs(t, url)...), &lines{}}
+	p.Env, p.Stderr = append(os.Environ(), asShop+"=1"), p.log
+	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return cmd, log
+	return p
 }
 
-// Three servers begin the batch at once. Two skip the roll-up at once. The third is killed half way. The next
-// batch that begins after the TTL finishes the roll-up, and no product is counted twice.
+// runBatch runs shop batch to its end, and returns its log.
+func runBatch(t *testing.T, url string) *lines {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out := &lines{}
+	if err := run(ctx, batchArgs(t, url), out, out); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// closeGate closes the gate until open is called.
+func closeGate(t *testing.T, url string) (open func()) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open = func() { _ = conn.Close(context.Background()) }
+	t.Cleanup(open)
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(`+gate+`)`); err != nil {
+		t.Fatal(err)
+	}
+	return open
+}
+
+// Three servers begin the batch at once. Two skip the roll-up. The third keeps its lock for longer than the TTL,
+// and is killed half way. The next batch that begins after the TTL finishes the roll-up, and no product is
+// counted twice.
 func TestBatch_RollsUpOnOneServerAndOutlivesItsDeath(t *testing.T) {
 	t.Parallel()
 	url, _ := newDatabase(t)
-	for _, statement := range slowSales {
+	for _, statement := range gatedSales {
 		execute(t, url, statement)
 	}
-	type server struct {
-		cmd *exec.Cmd
-		log *lines
-	}
-	servers := make([]server, 3)
+	open := closeGate(t, url)
+	servers := make([]batchProcess, 3)
 	ended := make(chan int, len(servers))
 	for i := range servers {
-		cmd, log := batchProcess(t, url)
-		servers[i] = server{cmd, log}
-		go func() { _ = cmd.Wait(); ended <- i }()
+		servers[i] = startBatch(t, url)
+		go func() { _ = servers[i].Wait(); ended <- i }()
 	}
 	for range 2 {
 		one := servers[<-ended]
-		if code := one.cmd.ProcessState.ExitCode(); code != 0 || one.log.find("another server adds up the sales") == nil {
+		if code := one.ProcessState.ExitCode(); code != 0 || one.log.find(skipped) == nil {
 			t.Errorf("exit status %d: want it to skip the roll-up\n%s", code, one.log)
 		}
 	}
 	const half = `SELECT count(*) FROM roll_ups WHERE upto <> '' AND done_at IS NULL`
 	locktest.Eventually(t, "the roll-up is half way", func() bool { return query(t, url, half) == 1 })
+
+	for begun := time.Now(); time.Since(begun) < rollUpTTL*3/2; { // renewed, or a batch would take the lock
+		if log := runBatch(t, url); log.find(skipped) == nil {
+			t.Fatalf("%v after the lock was taken, want it to be held\n%s", time.Since(begun), log)
+		}
+	}
 	for _, s := range servers {
-		_ = s.cmd.Process.Signal(syscall.SIGKILL)
+		_ = s.Process.Signal(syscall.SIGKILL)
 	}
 	killed := servers[<-ended]
-	if status := killed.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
-		t.Fatalf("the roll-up ended before it was killed: %v", killed.cmd.ProcessState)
+	death := time.Now()
+	if status := killed.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Fatalf("the roll-up ended before it was killed: %v", killed.ProcessState)
 	}
 	if query(t, url, half) != 1 {
 		t.Fatal("the roll-up was not half way")
 	}
+	if n := query(t, url, `SELECT count(*) FROM locks WHERE expires > clock_timestamp() + $1::interval`, rollUpTTL); n != 0 {
+		t.Error("the lock of the dead server lasts for longer than the TTL")
+	}
+	open()
 
-	start := time.Now()
-	locktest.Eventually(t, "another server finishes the roll-up", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		out := &lines{}
-		if err := run(ctx, []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=", "--roll-up-lock-ttl=2s"}, out, out); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		return strings.Contains(out.String(), "the sales of a day are added up")
-	})
-	t.Logf("the roll-up was done %v after the death of its server, with a TTL of 2 s", time.Since(start).Round(time.Millisecond))
+	locktest.Eventually(t, "another server finishes the roll-up", func() bool { return runBatch(t, url).find(rolledUp) != nil })
+	const margin = 5 * time.Second // for batches that skip, and for the rest of the work
+	if took := time.Since(death); took > rollUpTTL+margin {
+		t.Errorf("the roll-up was done %v after the death of its server, with a TTL of %v", took, rollUpTTL)
+	}
 	if n := query(t, url, `SELECT count(*) FROM roll_ups WHERE done_at IS NOT NULL`); n != 1 {
 		t.Errorf("%d days are done, want one", n)
 	}

@@ -19,6 +19,7 @@ type Target struct {
 // figures are what a Target bounds.
 var figures = map[string]func(Row) float64{
 	"ratio":    func(r Row) float64 { return r.Ratio },
+	"low":      func(r Row) float64 { return r.Low },
 	"p99 ms":   func(r Row) float64 { return r.P99 },
 	"p99/base": func(r Row) float64 { return r.P99 / r.BaselineP99 },
 	"min/max":  func(r Row) float64 { return r.Fairness },
@@ -65,9 +66,13 @@ func (r *Row) judge() {
 		if of, err := path.Match(w.row+"/0s", r.Name()); err != nil || !of || w.baseline != "" && w.baseline != r.Baseline {
 			continue
 		}
-		figure := figures[w.figure](*r)
-		r.Targets = append(r.Targets, Target{w.figure, w.sign, w.bound, figure >= w.bound && w.sign == atLeast || figure <= w.bound && w.sign == atMost})
+		r.Targets = append(r.Targets, r.target(w.figure, w.sign, w.bound))
 	}
+}
+
+func (r Row) target(figure, sign string, bound float64) Target {
+	is := figures[figure](r)
+	return Target{figure, sign, bound, is >= bound && sign == atLeast || is <= bound && sign == atMost}
 }
 
 func (t Target) String() string {

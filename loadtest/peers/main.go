@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -94,9 +95,9 @@ func (s settings) compare(ctx context.Context, us rival) error {
 		return err
 	}
 	defer requests.close()
-	fmt.Printf("%s: ratios of %d pairs, as their median [without the smallest and the largest]\n", us.name, s.pairs)
+	fmt.Printf("%s: figures of %d pairs, as their median [without the smallest and the largest]\n", us.name, s.pairs)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "against\twhat\tratio\tours\tits\t\tfairness: ours\tits\trequests: ours\tits\tCPU µs: ours\tits\t")
+	fmt.Fprintln(table, "against\twhat\tratio\tours\tits\t\tfairness: ours\tits\trequests: ours\tits\tCPU µs: ours\tits\ttargets\t")
 	for _, them := range rivals {
 		if them.ours || them.server != us.server {
 			continue
@@ -128,7 +129,8 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(table, "%s\ttake and release a free key\t%s\tµs\t\t\t\t\t\t\t\n", them.name, free)
+	row := bench.Row{Case: bench.FreeKey, Strategy: us.name, Baseline: them.name}
+	fmt.Fprintf(table, "%s\ttake and release a free key\t%s\tµs\t\t\t\t\t\t\t%s\t\n", them.name, free, free.targets(row))
 
 	contests := map[string]func(of int) (contest, error){
 		fmt.Sprintf("%d goroutines, one key", s.waiters): func(of int) (contest, error) {
@@ -158,22 +160,25 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 			return err
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t/s\t", them.name, what, hot)
+		row := bench.Row{Case: bench.OneKey, Strategy: us.name, Baseline: them.name}
+		_, row.Fairness, _ = bench.Interval(figures(seen[0], contest.fairness))
 		for _, figure := range []func(contest) float64{contest.fairness, contest.requests, contest.cpu} {
 			for of := range seen {
 				fmt.Fprintf(table, "%s\t", column(figures(seen[of], figure)))
 			}
 		}
-		fmt.Fprintln(table)
+		fmt.Fprintf(table, "%s\t\n", hot.targets(row))
 	}
 	return nil
 }
 
-// column is the median, or empty if it was not measured.
+// column is the median and the interval, or empty if they were not measured.
 func column(figures []float64) string {
-	if _, m, _ := bench.Interval(figures); m >= 0 {
-		return fmt.Sprintf("%.2f", m)
+	low, median, high := bench.Interval(figures)
+	if median < 0 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%.2f [%.2f, %.2f]", median, low, high)
 }
 
 func figures(contests []contest, figure func(contest) float64) (list []float64) {
@@ -186,16 +191,30 @@ func figures(contests []contest, figure func(contest) float64) (list []float64) 
 // paired are the measurements of ours (0) and of the peer (1), in the order of the pairs.
 type paired [2][]float64
 
-// String is the ratio of ours to the peer, and the median of each.
-func (p paired) String() string {
-	var ratios []float64
+// ratios are those of ours to the peer.
+func (p paired) ratios() (list []float64) {
 	for i := range p[0] {
-		ratios = append(ratios, p[0][i]/p[1][i])
+		list = append(list, p[0][i]/p[1][i])
 	}
-	low, median, high := bench.Interval(ratios)
+	return list
+}
+
+// String is the ratio, and the median of each.
+func (p paired) String() string {
 	_, ours, _ := bench.Interval(p[0])
 	_, its, _ := bench.Interval(p[1])
-	return fmt.Sprintf("%.2f [%.2f, %.2f]\t%.0f\t%.0f", median, low, high, ours, its)
+	return fmt.Sprintf("%s\t%.0f\t%.0f", column(p.ratios()), ours, its)
+}
+
+// targets says which targets of a row are met.
+func (p paired) targets(row bench.Row) string {
+	row.Low, row.Ratio, row.High = bench.Interval(p.ratios())
+	row.JudgePeer()
+	var said []string
+	for _, t := range row.Targets {
+		said = append(said, t.String())
+	}
+	return strings.Join(said, ", ")
 }
 
 // pairs measures both, n times. The order in a pair alternates.

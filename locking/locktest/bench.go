@@ -7,10 +7,13 @@ import (
 	"shop/locking"
 )
 
-// HoldOnce returns a function that acquires and releases one key, for a benchmark.
-func HoldOnce(b *testing.B, s locking.Store) func() error {
+// HoldOnce returns a function that acquires and releases keys, or if there are none the key "k", for a benchmark.
+func HoldOnce(b *testing.B, s locking.Store, keys ...string) func() error {
+	if len(keys) == 0 {
+		keys = []string{"k"}
+	}
 	return func() error {
-		l, err := s.TryAcquire(b.Context(), "k")
+		l, err := s.TryAcquire(b.Context(), keys...)
 		if err != nil {
 			return err
 		}

@@ -31,17 +31,37 @@
 //
 // Failing runs the suite without failing the test, and returns the checks that
 // failed. Every store runs it on broken variants of itself (release by plain DEL,
-// Until counted from the answer, …) and names the check that must fail:
+// Until counted from the answer, …) and names the check that must fail. Its mutants_test.go has those that its
+// servers make possible; these are all kinds:
 //
-//	store variant            noticed by
-//	grants held keys         Exclusion/*
-//	releases others' locks   Own/ReleaseAndRenewTouchOnlyTheirOwn
-//	prolongs others' locks   Own/RefusedRenewProlongsNothing
-//	revives a lost lease     Lost/StaysLost
-//	fence restarts           Fence/*
-//	trusts from the answer   Until/NeverBeyondRequestPlusTTL
-//	ignores ctx              Ctx/*
-//	forgets its own request  Reply/*
+//	mutation                                         fails
+//	grants held keys                                 Exclusion/GoroutinesShareOneStore, Exclusion/SeveralStores
+//	release by plain DEL: frees the lock of others   Own/ReleaseAndRenewTouchOnlyTheirOwn
+//	release does nothing                             Lost/StaysLost, Do/PanicFreesTheKeys
+//	release deletes the fence, or resets it          Fence/GrowsOverGrants
+//	renew without an owner check                     Own/ReleaseAndRenewTouchOnlyTheirOwn
+//	renew, then compare                              Own/RefusedRenewProlongsNothing
+//	renew takes a lost key again, or an expired one  Lost/StaysLost
+//	renew does nothing                               Renew/KeepsTheKeysPastTheTTL
+//	no TTL                                           Expires/FreesTheKeysAfterUntil
+//	a TTL that was not promised                      Expires/Not
+//	fence that never grows, or goes down             Fence/GrowsOverGrants
+//	fence in memory                                  Fence/SurvivesRestart
+//	fence above that of one key of several           Multi/FenceAboveThoseOfEachKey
+//	a fence that was not promised                    Fence/None
+//	trust counted from the answer                    Until/NeverBeyondRequestPlusTTL
+//	trust by the wall clock                          Expires/FreesTheKeysAfterUntil
+//	ignores ctx                                      Ctx/EndedBeforehandTakesNothing, Ctx/ReturnsAtOnceWithoutAnAnswer
+//	leaves a waiter behind                           Ctx/ReturnsAtOnceWhileWaiting
+//	forgets its own request                          Reply/LostOnAcquire
+//	takes silence for an answer                      Reply/NeverComes, Reply/LostOnRenew, Reply/LostOnRelease
+//	several keys one by one                          Multi/AllOrNone
+//	the first of several keys                        Multi/Refused
+//	ignores case, trims spaces                       Keys/OddOnesNeverCollide
+//	any key is valid                                 Keys/InvalidAreErrKey
+//	rounds a TTL, or accepts one that is too short   TTL/UnrepresentableIsAnError
+//	grants in any order                              FIFO/GrantsInOrderOfArrival
+//	a fence that persists without a promise          Fence/DoesNotSurviveRestart
 //
 // # Guards
 //

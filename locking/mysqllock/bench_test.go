@@ -1,6 +1,8 @@
 package mysqllock
 
 import (
+	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -17,10 +19,25 @@ func BenchmarkUncontended(b *testing.B) {
 	b.Cleanup(store.Close)
 	session := NewSessions(db, b.Name())
 	b.Cleanup(session.Close)
+	must(b, MakeGuards(b.Context(), db, "k"))
+	transaction := func(statement func(*sql.Tx) error) func() error {
+		return func() error {
+			tx, err := db.BeginTx(b.Context(), nil)
+			if err != nil {
+				return err
+			}
+			if err := statement(tx); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+			return tx.Commit()
+		}
+	}
 	for name, once := range map[string]func() error{
 		"SELECT-1":     func() error { _, err := db.ExecContext(b.Context(), `SELECT 1`); return err },
 		"Store":        locktest.HoldOnce(b, store),
 		"SessionStore": locktest.HoldOnce(b, session),
+		"BEGIN-COMMIT": transaction(func(*sql.Tx) error { return nil }),
+		"Guard":        transaction(func(tx *sql.Tx) error { return Guard(b.Context(), tx, "k", 1) }),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

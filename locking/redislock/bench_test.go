@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // locker is what the benchmarks compare: a Store, and a minimal lock on Redis.
@@ -81,6 +83,65 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(float64(spentUs.Microseconds())/float64(n), "us/redislock")
 	b.ReportMetric(float64(spentThem.Microseconds())/float64(n), "us/raw")
 	b.ReportMetric(float64(spentUs)/float64(spentThem), "x-of-raw")
+}
+
+// BenchmarkKind acquires and releases free keys with each kind of lock, and on each kind of Redis.
+func BenchmarkKind(b *testing.B) {
+	single := func(kind string) func(testing.TB) target {
+		return func(t testing.TB) target { return target{url: redisURL(t), kind: kinds[kind]} }
+	}
+	keys := strings.Split("abcdefghijklmnop", "")
+	for _, of := range []struct {
+		name string
+		keys []string
+		on   func(testing.TB) target
+	}{
+		{"store", keys[:1], single("")},
+		{"store-4-keys", keys[:4], single("")},
+		{"store-16-keys", keys, single("")},
+		{"waiter", keys[:1], single("waiter")},
+		{"fair", keys[:1], single("fair")},
+		{"writer", keys[:1], single("writer")},
+		{"permit", keys[:1], single("permit")},
+		{"sentinel", keys[:1], first(startSentinels)},
+		{"cluster", keys[:1], first(startNode)},
+	} {
+		b.Run(of.name, func(b *testing.B) {
+			s, err := of.on(b).open(b).Open(time.Minute)
+			if err != nil {
+				b.Fatal(err)
+			}
+			repeat(b, locktest.HoldOnce(b, s, of.keys...))
+		})
+	}
+}
+
+func first(start func(testing.TB) (target, *locktest.Server)) func(testing.TB) target {
+	return func(t testing.TB) target { g, _ := start(t); return g }
+}
+
+// BenchmarkGuard runs a script with a guard, and the same script without.
+func BenchmarkGuard(b *testing.B) {
+	c, counter, guard := newGuarded(b)
+	guarded, plain := NewGuard(add), redis.NewScript(add)
+	for name, run := range map[string]func() error{
+		"guarded": func() error { _, err := guarded.Run(b.Context(), c, guard, 1, []string{counter}, 1); return err },
+		"plain":   func() error { return plain.Run(b.Context(), c, []string{counter}, 1).Err() },
+	} {
+		b.Run(name, func(b *testing.B) { repeat(b, run) })
+	}
+}
+
+// repeat measures a request. The first one, which connects and loads the script, does not count.
+func repeat(b *testing.B, request func() error) {
+	b.Helper()
+	err := request()
+	for b.Loop() {
+		err = errors.Join(err, request())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // BenchmarkHandoff lets 64 goroutines contend for one key and retry every millisecond,

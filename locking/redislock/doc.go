@@ -220,8 +220,8 @@
 // Update reads keys, computes, and lets Redis execute the result only if none of the keys
 // has changed meanwhile (WATCH). It has no TTL that could end too early, and no holder that
 // could be paused. But a try that meets a conflict is wasted, and nothing bounds how often
-// one client loses: after its tries it is ErrConflict. BenchmarkUpdate compares it with the
-// locks for 1, 8 and 64 clients of one key.
+// one client loses: after its tries it is ErrConflict. BenchmarkUpdate compares its rate with that of
+// the locks, in pairs, for 1, 8 and 64 clients of one key.
 //
 // # The client
 //

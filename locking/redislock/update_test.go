@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -163,51 +164,50 @@ func TestUpdate_Errors(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate increments one number by 1, 8 and 64 clients, by Update, under a Store
-// and under a Waiter, and reports how many increments a second each makes.
+// BenchmarkUpdate compares Update with each lock, while 1, 8 or 64 clients increment one number 256 times. Each
+// iteration is a pair: both in turn, and the order alternates. x-of-lock is the median of the ratios of the pairs,
+// above 1 if Update is faster; low and high leave out the smallest and the largest ratio. For ten pairs:
+// -benchtime 10x.
 func BenchmarkUpdate(b *testing.B) {
-	often := locking.Options{Backoff: locking.Backoff{Base: time.Millisecond, Max: 5 * time.Millisecond}}
+	often := locking.Backoff{Base: time.Millisecond, Max: 5 * time.Millisecond}
+	update := func(ctx context.Context, c *counter) error {
+		return c.update(ctx, UpdateOptions{Tries: 1_000_000, Backoff: often})
+	}
 	for _, clients := range []int{1, 8, 64} {
-		ways := map[string]func(*counter) error{}
-		add := func(name string, s locking.Store) {
-			ways[name] = func(c *counter) error {
-				return locking.Do(b.Context(), s, often, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
-					n, _ := c.client.Get(ctx, c.key).Int()
-					return c.client.Set(ctx, c.key, n+1, 0).Err()
-				})
-			}
-		}
-		ways["update"] = func(c *counter) error {
-			return c.update(b.Context(), UpdateOptions{Tries: 1_000_000, Backoff: often.Backoff})
-		}
-		for _, way := range []string{"update", "store", "waiter", "fair"} {
-			b.Run(fmt.Sprintf("%s/%d", way, clients), func(b *testing.B) {
-				if way == "store" {
-					add(way, storeAt(b, redisURL(b)+"?pool_size=64", time.Minute, Options{Prefix: newPrefix(b, redisURL(b))}))
-				} else if open := kinds[way]; open != nil {
-					s, err := open(connect(b, redisURL(b)+"?pool_size=64", time.Minute), time.Minute, Options{Prefix: newPrefix(b, redisURL(b))})
-					if err != nil {
-						b.Fatal(err)
-					}
-					b.Cleanup(s.Close)
-					add(way, s)
+		for _, kind := range []string{"store", "waiter", "fair"} {
+			b.Run(fmt.Sprintf("%d/%s", clients, kind), func(b *testing.B) {
+				g := target{url: redisURL(b), options: Options{Prefix: newPrefix(b, redisURL(b))}, kind: kinds[kind]}
+				s, err := g.store(b, connect(b, redisURL(b)+"?pool_size=64", time.Minute), time.Minute)
+				if err != nil {
+					b.Fatal(err)
 				}
-				benchmarkIncrements(b, clients, ways[way])
+				locked := func(ctx context.Context, c *counter) error {
+					return locking.Do(ctx, s, locking.Options{Backoff: often}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
+						n, err := c.client.Get(ctx, c.key).Int()
+						if err != nil && !errors.Is(err, redis.Nil) {
+							return err
+						}
+						return c.client.Set(ctx, c.key, n+1, 0).Err()
+					})
+				}
+				comparePairs(b, clients, update, locked)
 			})
 		}
 	}
 }
 
-func benchmarkIncrements(b *testing.B, clients int, increment func(*counter) error) {
-	const each = 4
-	c, rounds := newCounter(b), 0
-	for b.Loop() {
+// comparePairs reports how fast clients increment a number in two ways.
+func comparePairs(b *testing.B, clients int, update, locked func(context.Context, *counter) error) {
+	const increments = 256
+	c, turns := newCounter(b), 0
+	turn := func(increment func(context.Context, *counter) error) float64 {
 		var all sync.WaitGroup
+		start := time.Now()
 		for range clients {
 			all.Go(func() {
 				own := &counter{client: c.client, key: c.key}
-				for range each {
-					if err := increment(own); err != nil {
+				for range increments / clients {
+					if err := increment(b.Context(), own); err != nil {
 						b.Error(err)
 						return
 					}
@@ -215,10 +215,37 @@ func benchmarkIncrements(b *testing.B, clients int, increment func(*counter) err
 			})
 		}
 		all.Wait()
-		rounds++
+		turns++
+		return increments / time.Since(start).Seconds()
 	}
-	b.ReportMetric(float64(rounds*clients*each)/b.Elapsed().Seconds(), "increments/s")
-	if got := c.client.Get(b.Context(), c.key).Val(); got != strconv.Itoa(rounds*clients*each) {
-		b.Errorf("%d increments: the number is %s", rounds*clients*each, got)
+	var updates, locks, ratios []float64
+	for pair := 0; b.Loop(); pair++ {
+		var u, l float64
+		if pair%2 == 0 {
+			u, l = turn(update), turn(locked)
+		} else {
+			l, u = turn(locked), turn(update)
+		}
+		updates, locks, ratios = append(updates, u), append(locks, l), append(ratios, u/l)
 	}
+	_, middle, _ := spread(updates)
+	b.ReportMetric(middle, "update/s")
+	_, middle, _ = spread(locks)
+	b.ReportMetric(middle, "lock/s")
+	low, middle, high := spread(ratios)
+	b.ReportMetric(middle, "x-of-lock")
+	b.ReportMetric(low, "low")
+	b.ReportMetric(high, "high")
+	b.ReportMetric(0, "ns/op") // the time of a pair says nothing
+	if got := c.client.Get(b.Context(), c.key).Val(); got != strconv.Itoa(turns*increments) {
+		b.Errorf("%d increments: the number is %s", turns*increments, got)
+	}
+}
+
+// spread returns the median, and the range without the smallest and the largest, if there are at least three.
+func spread(list []float64) (low, median, high float64) {
+	slices.Sort(list)
+	n := len(list)
+	cut := min(1, (n-1)/2)
+	return list[cut], (list[(n-1)/2] + list[n/2]) / 2, list[n-1-cut]
 }
