@@ -13,6 +13,7 @@ import (
 
 // The steps of docs/copying.md, typed beside this repository as the page says, without the network.
 func TestCopying_TheStepsOfFiveMinutesWork(t *testing.T) {
+	t.Parallel()
 	blocks := typedBlocks(read(t, page), "docs/examples/minutes_test.go")
 	if len(blocks) != 6 {
 		t.Fatalf("%d blocks are typed, want 6", len(blocks))
@@ -28,9 +29,16 @@ func TestCI_TheGateWithoutDockerPasses(t *testing.T) {
 	if len(blocks) != 1 {
 		t.Fatalf("%d blocks are typed, want 1", len(blocks))
 	}
-	dir, api := checkout(t), locktest.FreeAddr(t)
-	env := append(withoutServers(dir), "GOPROXY=off", "SHOP_LISTEN="+api, "SHOP_METRICS_LISTEN=127.0.0.1:0", "GITHUB_STEP_SUMMARY=")
-	checkTyped(t, filepath.Join(dir, "shop"), env, blocks, strings.NewReplacer("127.0.0.1:8080", api))
+	var lines []line
+	for range 3 { // a machine that is too busy to send the load in time proves nothing
+		dir, api := checkout(t), locktest.FreeAddr(t)
+		env := append(withoutServers(dir), "GOPROXY=off", "SHOP_LISTEN="+api, "SHOP_METRICS_LISTEN=127.0.0.1:0", "GITHUB_STEP_SUMMARY=")
+		lines = typed(t, filepath.Join(dir, "shop"), env, blocks, strings.NewReplacer("127.0.0.1:8080", api))
+		if !slices.ContainsFunc(lines, func(l line) bool { return strings.Contains(l.printed, "the generator lagged") }) {
+			break
+		}
+	}
+	checkPrinted(t, lines)
 }
 
 // checkout copies this repository to the folder shop of an empty folder, without what is built. The servers that

@@ -16,6 +16,7 @@ import (
 // `make run`, stopped as by Ctrl-C: its last line is the address of the page, and the lines `export` before it are all
 // that another shell needs.
 func TestRun_ItsLastLineIsThePageAndAnotherShellHasItsServers(t *testing.T) {
+	t.Parallel()
 	dir, api := checkout(t), locktest.FreeAddr(t)
 	root := filepath.Join(dir, "shop")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "bin/", "./cmd/shop", "./compose/local") // all that the target uses

@@ -67,8 +67,13 @@ var comment = regexp.MustCompile(`\s# (\d{3}\b.*|prints .*)$`)
 // checkTyped types blocks, and checks what their lines print.
 func checkTyped(t *testing.T, dir string, env []string, blocks [][]string, as *strings.Replacer) {
 	t.Helper()
+	checkPrinted(t, typed(t, dir, env, blocks, as))
+}
+
+func checkPrinted(t *testing.T, lines []line) {
+	t.Helper()
 	checked := 0
-	for at, line := range typed(t, dir, env, blocks, as) {
+	for at, line := range lines {
 		if line.expected == "" {
 			continue
 		}
