@@ -6,14 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 var (
-	codeInGo  = regexp.MustCompile(`\{Code: "([A-Z0-9-]+)", Name: "([a-z-]+)"`)
-	codeInSQL = regexp.MustCompile(`(?m)^-- invariant: ([A-Z0-9-]+) ([a-z-]+):`)
-	codeWord  = regexp.MustCompile(`[A-Z]+[0-9]?(?:-[A-Z]+)?`)
+	codeInGo    = regexp.MustCompile(`\{Code: "([A-Z0-9-]+)", Name: "([a-z-]+)"`)
+	codeInAudit = regexp.MustCompile(`(?m)^(?:--|//) invariant: ([A-Z0-9-]+) ([a-z-]+):`) // of a database
+	codeWord    = regexp.MustCompile(`[A-Z]+[0-9]?(?:-[A-Z]+)?`)
 )
 
 // A page of a lesson gives the name of an invariant where its code first occurs.
@@ -51,18 +52,18 @@ func invariants(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
 	err := filepath.WalkDir(repo, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sql") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || !slices.Contains([]string{".go", ".sql", ".js"}, filepath.Ext(path)) || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, of := range []*regexp.Regexp{codeInGo, codeInSQL} {
+		for _, of := range []*regexp.Regexp{codeInGo, codeInAudit} {
 			for _, m := range of.FindAllStringSubmatch(string(text), -1) {
 				names[m[1]] = m[2]
 			}
 		}
 		return err
 	})
-	if err != nil || names["S1"] != "stock-balance" || names["T1"] != "money-conserved" || names["W-SIDE"] != "side-effects" {
+	if err != nil || names["S1"] != "stock-balance" || names["T1"] != "money-conserved" || names["M1"] != "money-conserved" || names["W-SIDE"] != "side-effects" {
 		t.Fatalf("%q, %v: this test must be fixed", names, err)
 	}
 	return names
