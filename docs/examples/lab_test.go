@@ -95,15 +95,15 @@ func TestMetricsNamed_NoticesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// bin is the folder of the shop, which built makes and TestMain removes; "": no test needed it.
+// bin is the folder of shop and local, which built makes and TestMain removes; "": no test needed it.
 var bin string
 
-// built builds the shop once for all tests.
+// built builds them once for all tests.
 var built = sync.OnceValue(func() (err error) {
 	if bin, err = os.MkdirTemp("", "examples"); err != nil {
 		return err
 	}
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "shop/cmd/shop").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin+"/", "shop/cmd/shop", "shop/compose/local").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
