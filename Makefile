@@ -31,7 +31,7 @@ tenth: build ## a tenth of the mutants, a different tenth each day
 	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
 
 run: build ## the servers and one replica, and a page that shows a race; Ctrl-C stops them
-	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
+	@$(STACK) --print -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, generated requests, the quick proof
 	@rm -f bin/times

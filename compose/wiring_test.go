@@ -3,6 +3,8 @@ package compose_test
 import (
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -151,6 +153,21 @@ func TestCompose_MountsExactlyTheVolumesOfTheImages(t *testing.T) {
 			t.Errorf("%s mounts %v, want %v", s.Name, mounted, want)
 		}
 	}
+}
+
+// Grafana opens on a dashboard that is mounted.
+func TestCompose_GrafanaHasAHome(t *testing.T) {
+	grafana := everything(t).Services["grafana"]
+	home := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	for _, v := range grafana.Volumes {
+		if name, inside := strings.CutPrefix(*home, v.Target+"/"); inside {
+			if _, err := os.Stat(filepath.Join(v.Source, name)); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Errorf("no mount has %s", *home)
 }
 
 func TestCompose_HealthChecksHaveTheTimeThatTheirProgramsNeed(t *testing.T) {

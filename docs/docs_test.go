@@ -35,14 +35,14 @@ const readme = repo + "/README.md"
 
 // check returns the mistakes of a page in a folder, with their lines.
 func check(folder, page string, known map[string]bool) (wrong []string) {
-	lines := strings.Split(page, "\n")
+	lines, own := strings.Split(page, "\n"), anchors(page)
 	note := func(at int, format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf("%d: %s", at+1, fmt.Sprintf(format, args...)))
 	}
 	for at := 0; at < len(lines); at++ {
 		code, isFence := strings.CutPrefix(lines[at], "```")
 		if !isFence {
-			for _, problem := range slices.Concat(links(folder, lines[at]), unknown(inline(lines[at]), known)) {
+			for _, problem := range slices.Concat(links(folder, lines[at], own), unknown(inline(lines[at]), known)) {
 				note(at, "%s", problem)
 			}
 			continue

@@ -21,10 +21,14 @@ var (
 	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
 
-// links returns the broken links of a line. It does not follow links to other sites.
-func links(folder, line string) (wrong []string) {
+// links returns the broken links of a line, of which own are the anchors of the page. It does not follow links to other
+// sites.
+func links(folder, line string, own []string) (wrong []string) {
 	for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
 		path, anchor, _ := strings.Cut(m[1], "#")
+		if path == "" && !slices.Contains(own, anchor) {
+			wrong = append(wrong, "no such heading: "+m[1])
+		}
 		if path == "" || strings.Contains(path, "://") {
 			continue
 		}
@@ -147,7 +151,7 @@ func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 		"an empty snippet":                        {"<!-- docs/words_test.go -->\n```sql\n```", 1},
 		"a block without end":                     {strings.TrimSuffix(fine, "```"), 1},
 		"another language":                        {"```json\n{}\n```", 0},
-		"links":                                   {"[a](words_test.go) [b](../Makefile#L1) [c](https://example.org/x) [d](#here)", 0},
+		"links":                                   {"[a](words_test.go) [b](../Makefile#L1) [c](https://example.org/x) [d](#here)\n\n## Here", 0},
 		"a link to nowhere":                       {"see [a](words_test.go) and [b](nowhere.go)", 1},
 		"commands":                                {"`make test`, `bin/shop serve --lab`, make haste, shop around\n<!-- not run: this is a test -->\n```sh\nA=1 make test && shop serve &\n```", 0},
 		"a target that is not there":              {"`make believe`", 1},
@@ -156,6 +160,7 @@ func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 		"a flag that is not there":                {"`bin/prove --flows transfer`", 1},
 		"a flag of another program":               {"`bin/local exec --servers etcd -- bin/shop serve --servers etcd`", 1},
 		"a heading":                               {"[a](choosing.md#stock)", 0},
+		"a heading of the page that is not there": {"[a](#here)", 1},
 		"a heading that is not there":             {"[a](choosing.md#bonds)", 1},
 		"commands that no test runs":              {"text\n```sh\nmake test\n```", 1},
 		"commands of a test that does not":        {"<!-- docs/words_test.go -->\n```sh\nmake test\n```", 1},

@@ -30,6 +30,7 @@ func TestWorkflows_PinActionsAndNameWhatExists(t *testing.T) {
 var (
 	action  = regexp.MustCompile(`(?m)uses: (.*)$`)
 	folders = regexp.MustCompile(`\s\./([\w/]+)`)
+	script  = regexp.MustCompile(`(?m)^\s*- run: ([\w.-]+/\S+)`) // of this repository, unless it was built before
 	service = regexp.MustCompile(`docker compose (?:run --rm|ps -q) (\w+)`)
 )
 
@@ -42,6 +43,11 @@ func workflow(text string, known map[string]bool, services []string) (wrong []st
 	for _, m := range uses {
 		if !pinned.MatchString(m[1]) {
 			wrong = append(wrong, "not pinned: "+m[1])
+		}
+	}
+	for _, m := range script.FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat(filepath.Join(repo, m[1])); err != nil && !strings.HasPrefix(m[1], "bin/") {
+			wrong = append(wrong, err.Error())
 		}
 	}
 	for line := range strings.Lines(text) {
@@ -80,13 +86,13 @@ func composeServices(t *testing.T) (names []string) {
 // The negative control.
 func TestWorkflow_NoticesMistakes(t *testing.T) {
 	known := map[string]bool{"make prove": true, "prove --target": true}
-	good := "      - uses: a/b@" + strings.Repeat("0a", 20) + " # v5.0.0\n      - run: make prove\n" +
+	good := "      - uses: a/b@" + strings.Repeat("0a", 20) + " # v5.0.0\n      - run: make prove\n      - run: .ci/run\n" +
 		"      - run: bin/prove --target x\n      - run: docker compose run --rm prove && go test ./docs\n"
 	if wrong := workflow(good, known, []string{"prove"}); len(wrong) != 0 {
 		t.Errorf("%q", wrong)
 	}
 	for old, changed := range map[string]string{
-		" # v5.0.0": "", "0a": "v5 ", "make prove": "make proof", "--target": "--goal", "--rm prove": "--rm proof", "./docs": "./dogs",
+		" # v5.0.0": "", "0a": "v5 ", "make prove": "make proof", ".ci/run": ".ci/runs", "--target": "--goal", "--rm prove": "--rm proof", "./docs": "./dogs",
 	} {
 		if wrong := workflow(strings.Replace(good, old, changed, 1), known, []string{"prove"}); len(wrong) == 0 {
 			t.Errorf("%q for %q: not noticed", changed, old)

@@ -95,7 +95,7 @@ func attributeOf(s *tracepb.Span, key string) string {
 	return ""
 }
 
-// spanNames are the names of the spans, the attributes that tell the server among them.
+// spanNames are the names of the spans, each with its attributes that name a server.
 func spanNames(spans []*tracepb.Span) []string {
 	var list []string
 	for _, s := range spans {

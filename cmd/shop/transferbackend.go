@@ -217,7 +217,7 @@ func (s etcdSettings) connect(more ...func(*clientv3.Config)) (*clientv3.Client,
 // transferSettings say how money moves.
 type transferSettings struct {
 	etcdSettings `embed:""`
-	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, row or serializable; the others in the lab only."`
+	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, combined, row or serializable; the others in the lab only."`
 	Hot          []uuid.UUID   `name:"hot-accounts" env:"SHOP_HOT_ACCOUNTS" placeholder:"ID" help:"Accounts between which money moves with the strategy combined: one transaction for all transfers that wait. Without effect if --transfer-strategy needs no etcd."`
 	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
 }

@@ -18,6 +18,7 @@ import (
 type execCmd struct {
 	Servers []string      `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
 	While   int           `help:"Also stop when the process with this pid exits (in a Makefile: make itself)." placeholder:"PID"`
+	Print   bool          `help:"First print the settings of the servers, as up does: other shells can use the servers while the command runs."`
 	Grace   time.Duration `default:"10s" help:"Time for the command to exit after a signal."`
 	Command []string      `arg:"" passthrough:"" help:"The command and its arguments."`
 }
@@ -36,6 +37,9 @@ func (c *execCmd) Run() error {
 	s, env, err := c.open(ctx, signals)
 	if err != nil {
 		return err
+	}
+	if c.Print {
+		printSettings(env)
 	}
 	code, err := c.command(ctx, s, env, signals)
 	if closed := s.Close(); closed != nil {

@@ -47,12 +47,14 @@ func TestExec_PassesTheExitCodeOn(t *testing.T) {
 	}
 }
 
+// With --print its output is read: first the settings for other shells, and then that of the command.
 func TestExec_ExportsTheAddressesOfItsServers(t *testing.T) {
 	t.Parallel()
-	out, err := local(t, "exec", "--servers", everything, "--", "env").Output()
+	out, err := local(t, "exec", "--servers", everything, "--print", "--", "sh", "-c", "echo; env").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	printed, inside, _ := strings.Cut(string(out), "\n\n")
 	for name, start := range map[string]string{
 		"SHOP_POSTGRES_URL":   "postgres://shop:",
 		"SHOP_REDIS_URL":      "redis://127.0.0.1:",
@@ -61,8 +63,8 @@ func TestExec_ExportsTheAddressesOfItsServers(t *testing.T) {
 		"SHOP_REDIS_SERVER":   "/",
 		"SHOP_STACK":          "/",
 	} {
-		if got := setting(t, string(out), name); !strings.HasPrefix(got, start) {
-			t.Errorf("%s=%s, want %s…", name, got, start)
+		if got := setting(t, inside, name); !strings.HasPrefix(got, start) || got != setting(t, printed, name) {
+			t.Errorf("%s=%s, want %s…, as printed for other shells", name, got, start)
 		}
 	}
 }

@@ -23,12 +23,17 @@ func (c *upCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	printSettings(env)
+	fmt.Fprintf(os.Stderr, "stack: runs until `go run ./compose/local down`; logs are in %s\n", s.Dir())
+	return nil
+}
+
+// printSettings prints the settings for eval, or for another shell.
+func printSettings(env []string) {
 	for _, setting := range env {
 		name, value, _ := strings.Cut(setting, "=")
 		fmt.Printf("export %s='%s'\n", name, value)
 	}
-	fmt.Fprintf(os.Stderr, "stack: runs until `go run ./compose/local down`; logs are in %s\n", s.Dir())
-	return nil
 }
 
 // openStack starts the servers whose address is not set, and returns the settings with

@@ -27,6 +27,7 @@ import (
 type lab struct {
 	t            *testing.T
 	env          []string
+	root         string // a folder with bin, as the root of the repository
 	api, metrics string
 }
 
@@ -94,15 +95,15 @@ func TestMetricsNamed_NoticesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// bin is the folder of the shop, which built makes and TestMain removes; "": no test needed it.
+// bin is the folder of shop and local, which built makes and TestMain removes; "": no test needed it.
 var bin string
 
-// built builds the shop once for all tests.
+// built builds them once for all tests.
 var built = sync.OnceValue(func() (err error) {
 	if bin, err = os.MkdirTemp("", "examples"); err != nil {
 		return err
 	}
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "shop/cmd/shop").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin+"/", "shop/cmd/shop", "shop/compose/local").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
@@ -127,8 +128,11 @@ func startLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	mongo.Path = "/typed_" + strings.ToLower(rand.Text())
-	r := &lab{t: t, env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SHOP_POSTGRES_URL="+pgtest.Schema(t), "SHOP_MONGO_URL="+mongo.String(),
+	r := &lab{t: t, root: t.TempDir(), env: append(os.Environ(), "SHOP_POSTGRES_URL="+pgtest.Schema(t), "SHOP_MONGO_URL="+mongo.String(),
 		"SHOP_LOCK_PREFIX="+rand.Text(), "SHOP_LISTEN=127.0.0.1:0", "SHOP_METRICS_LISTEN=127.0.0.1:0")}
+	if err := os.Symlink(bin, filepath.Join(r.root, "bin")); err != nil {
+		t.Fatal(err)
+	}
 	r.shop(filepath.Join(bin, "shop"), "migrate")
 	for exported := range strings.Lines(r.shop(filepath.Join(bin, "shop"), "seed")) {
 		if setting, is := strings.CutPrefix(strings.TrimSpace(exported), "export "); is {

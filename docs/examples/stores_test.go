@@ -2,9 +2,9 @@ package examples
 
 import (
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +23,11 @@ var clients = map[string][]string{
 	"zklock":    {"github.com/go-zookeeper/zk"},
 }
 
-// A store and package locking are a module that depends on the client of its server alone.
+// suite are the modules that only tests and locktest import. zap is the logger of etcd's client.
+var suite = []string{"github.com/jackc/pgx/v5", "go.uber.org/goleak", "go.uber.org/zap"}
+
+// A store and package locking build in a module that depends on the client of its server alone. Their tests and
+// the suite compile in a copy too; those of combine, which need no server, run there.
 func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 	contracts, err := filepath.Glob(filepath.Join(repo, "locking/*/contract_test.go"))
 	if err != nil || len(contracts) < 8 {
@@ -44,44 +48,92 @@ func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 			if tables, _ := filepath.Glob(filepath.Join(repo, take[1], "migrations")); len(tables) > 0 {
 				take = append(take, path.Join(take[1], "migrations"))
 			}
+			if store != "combine" { // whose tests need no suite
+				take = append(take, "locking/locktest")
+			}
 			dir := copied(t, take)
+			testsCompile(t, dir, store, slices.Concat(want, suite))
 			stripped(t, dir, "")
-			if out, err := goCommand(t, dir, "", "vet", "./..."); err != nil {
-				t.Fatalf("go vet: %v\n%s", err, out)
-			}
-			out, err := goCommand(t, dir, "", "list", "-f", `{{join .Imports "\n"}}`, "./...")
-			if err != nil {
-				t.Fatalf("go list: %v\n%s", err, out)
-			}
-			unused := slices.Clone(want)
-			for _, imported := range strings.Fields(out) {
-				if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") || strings.HasPrefix(imported, module+"/") {
-					continue // of the standard library, or of the module
+			imported, unused := outside(imports(t, dir, ".Imports")), slices.Clone(want)
+			for _, pkg := range imported {
+				if !slices.ContainsFunc(want, contains(pkg)) {
+					t.Errorf("it imports %s", pkg)
 				}
-				of := func(client string) bool { return imported == client || strings.HasPrefix(imported, client+"/") }
-				if !slices.ContainsFunc(want, of) {
-					t.Errorf("it imports %s", imported)
-				}
-				unused = slices.DeleteFunc(unused, of)
+				unused = slices.DeleteFunc(unused, contains(pkg))
 			}
 			if len(unused) > 0 {
 				t.Errorf("it does not import %q", unused)
+			}
+			requireOnly(t, dir, imported)
+			if out, err := goCommand(t, dir, "", "build", "./..."); err != nil {
+				t.Errorf("with nothing but its client: go build: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
-var importOfShop = regexp.MustCompile(`\t"shop/[^"]*"\n`)
-
-// The tests of a store need only packages below locking, so that they can be copied with it.
-func TestCopying_TheTestsOfEachStoreNeedOnlyLocking(t *testing.T) {
-	for store := range clients {
-		for _, file := range files(t, []string{path.Join("locking", store)})[0] {
-			for _, imported := range importOfShop.FindAllString(read(t, file), -1) {
-				if !strings.HasPrefix(imported, "\t\"shop/locking") {
-					t.Errorf("%s imports %s", file, strings.TrimSpace(imported))
-				}
-			}
+// testsCompile vets the copy of a store with its tests, and runs those of combine.
+func testsCompile(t *testing.T, dir, store string, may []string) {
+	t.Helper()
+	if out, err := goCommand(t, dir, "", "vet", "./..."); err != nil {
+		t.Errorf("with its tests: go vet: %v\n%s", err, out)
+	}
+	for _, pkg := range outside(imports(t, dir, ".TestImports", ".XTestImports")) {
+		if !slices.ContainsFunc(may, contains(pkg)) {
+			t.Errorf("its tests import %s", pkg)
 		}
+	}
+	if store == "combine" { // Mutants change files of the package and run its tests again, for a minute
+		out, err := goCommand(t, dir, "", "test", "-vet=off", "-count=1", "-skip=Mutants", "./locking/combine", "-args", "-combine.schedules=1000")
+		if err != nil || !strings.Contains(out, "ok  \t"+module+"/locking/combine") {
+			t.Errorf("go test: %v\n%s", err, out)
+		}
+	}
+}
+
+// imports returns what the packages in dir import, from these fields of go list.
+func imports(t *testing.T, dir string, fields ...string) []string {
+	t.Helper()
+	format := ""
+	for _, field := range fields {
+		format += `{{join ` + field + ` "\n"}}{{"\n"}}`
+	}
+	out, err := goCommand(t, dir, "", "list", "-f", format, "./...")
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(strings.Fields(out))))
+}
+
+// outside returns the packages that are not of the standard library nor of the copy.
+func outside(imported []string) (packages []string) {
+	for _, pkg := range imported {
+		if first, _, _ := strings.Cut(pkg, "/"); strings.Contains(first, ".") && !strings.HasPrefix(pkg, module+"/") {
+			packages = append(packages, pkg)
+		}
+	}
+	return packages
+}
+
+// contains reports of a module whether a package is in it.
+func contains(pkg string) func(module string) bool {
+	return func(module string) bool { return pkg == module || strings.HasPrefix(pkg, module+"/") }
+}
+
+// requireOnly reduces the requirements of the copy in dir to the modules of these packages, and what those need.
+func requireOnly(t *testing.T, dir string, packages []string) {
+	t.Helper()
+	text := "module " + module + "\n\ngo 1.26.0\n"
+	if len(packages) > 0 {
+		out, err := goCommand(t, dir, "", append([]string{"list", "-deps", "-f", "{{with .Module}}require {{.Path}} {{.Version}}{{end}}"}, packages...)...)
+		if err != nil {
+			t.Fatalf("go list: %v\n%s", err, out)
+		}
+		lines := strings.Split(out, "\n")
+		slices.Sort(lines)
+		text += strings.Join(slices.Compact(lines), "\n") + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

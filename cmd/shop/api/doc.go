@@ -1,4 +1,4 @@
-// Package api serves the shop over HTTP. Only the pages of package lab use status codes beside it.
+// Package api serves the shop over HTTP. Only packages lab and reference use status codes beside it.
 //
 // The question: how does a client that may lose any reply learn what happened to its money?
 //

@@ -55,7 +55,7 @@ const (
 )
 
 // seedFirst is what to do without the demo's customers.
-const seedFirst = "there is no demo data: run bin/shop seed with the stores of this server"
+const seedFirst = "there is no demo data: run bin/shop seed with SHOP_POSTGRES_URL and SHOP_MONGO_URL as this server has them"
 
 func (l *Lab) shopPage(w http.ResponseWriter, _ *http.Request) {
 	l.render(w, "shop.html", map[string]any{"Strategies": l.cfg.Shop.Strategies})

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking/locktest"
+	"shop/locking/redislock"
+)
+
+// With sslmode=verify-full the shop sends nothing to a PostgreSQL whose certificate it does not know, or whose
+// certificate is for another host.
+func TestTLS_PostgreSQLMustHaveTheRightCertificate(t *testing.T) {
+	ready := func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	}
+	server, plain := locktest.StartPostgres(t, ready)
+	certificate, key := selfSigned(t)
+	setUp, err := pgx.Connect(t.Context(), plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"server.crt": certificate, "server.key": key} { // which must belong to its user
+		_, err := setUp.Exec(t.Context(), fmt.Sprintf(`COPY (SELECT unnest(string_to_array('%s', E'\n'))) TO PROGRAM 'umask 077; cat > %s'`, text, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := setUp.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Flags = []string{"-c", "ssl=on"}
+	server.Start()
+	own, other := filepath.Join(t.TempDir(), "own.crt"), filepath.Join(t.TempDir(), "other.crt")
+	another, _ := selfSigned(t)
+	for file, text := range map[string]string{own: certificate, other: another} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secure := strings.NewReplacer("127.0.0.1", "localhost", "sslmode=disable", "sslmode=verify-full&sslrootcert="+own).Replace(plain)
+	for name, c := range map[string]struct{ url, want string }{
+		"right":            {secure, ""},
+		"another one":      {strings.Replace(secure, own, other, 1), "unknown authority"},
+		"not of a system":  {strings.Replace(secure, "&sslrootcert="+own, "", 1), "unknown authority"},
+		"for another host": {strings.Replace(secure, "localhost", "127.0.0.1", 1), "127.0.0.1"},
+	} {
+		pool, err := (&database{PostgresURL: c.url}).open(t.Context(), 1)
+		if err == nil {
+			var encrypted bool
+			err = pool.QueryRow(t.Context(), "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").Scan(&encrypted)
+			pool.Close()
+			if !encrypted {
+				t.Errorf("%s: the connection is not encrypted", name)
+			}
+		}
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want an error with certificate and %q", name, err, c.want)
+		}
+	}
+}
+
+// The clients of the other servers refuse an unknown certificate in the handshake.
+func TestTLS_AnUnknownCertificateIsRefused(t *testing.T) {
+	certificate, key := selfSigned(t)
+	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(ctx context.Context, address string) error{
+		"Redis": func(ctx context.Context, address string) error {
+			client, err := redislock.Connect("rediss://"+address, time.Second)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return client.Ping(ctx).Err()
+		},
+		"etcd": func(ctx context.Context, address string) error {
+			client, err := etcdSettings{EtcdEndpoints: []string{"https://" + address}}.connect()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			_, err = client.Get(ctx, "key")
+			return err
+		},
+		"MongoDB": func(ctx context.Context, address string) error {
+			db, err := mongoSettings{MongoURL: "mongodb://" + address + "/shop?tls=true&directConnection=true"}.connect()
+			if err != nil {
+				return err
+			}
+			defer disconnect(db)
+			return db.Client().Ping(ctx, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			handshake := make(chan error, 1)
+			go func() {
+				conn, err := listener.Accept()
+				if err == nil {
+					err = conn.(*tls.Conn).HandshakeContext(t.Context())
+					_ = conn.Close()
+				}
+				handshake <- err
+			}()
+			_, port, _ := net.SplitHostPort(listener.Addr().String())
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			called := make(chan error, 1)
+			go func() { called <- call(ctx, "localhost:"+port) }()
+			select {
+			case err := <-handshake:
+				if err == nil || !strings.Contains(err.Error(), "bad certificate") {
+					t.Errorf("the handshake ended with %v, want bad certificate from the client", err)
+				}
+			case <-ctx.Done():
+				t.Error("no handshake")
+			}
+			cancel()
+			if err := <-called; err == nil {
+				t.Error("the call succeeded")
+			}
+		})
+	}
+}
+
+// selfSigned makes a certificate for localhost, and its key.
+func selfSigned(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
+}
