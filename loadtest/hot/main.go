@@ -20,6 +20,7 @@ type settings struct {
 	pairs    int
 	interval time.Duration
 	only     string
+	plans    bool
 	out      string
 	child    string // "": this is the parent
 	empty    string
@@ -30,6 +31,7 @@ func main() {
 	flag.IntVar(&s.pairs, "pairs", 10, "how often each comparison runs")
 	flag.DurationVar(&s.interval, "interval", 500*time.Millisecond, "for which clients start requests, in each measurement")
 	flag.StringVar(&s.only, "only", "", "only the rows whose name begins with this, such as product/32")
+	flag.BoolVar(&s.plans, "explain", false, "only print how long the statements of a batch of purchases take in PostgreSQL, and their foreign keys")
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file for all rows")
 	flag.StringVar(&s.child, "child", "", "for this program alone: be one of several processes, as this JSON says")
 	flag.StringVar(&s.empty, "empty", "", "for this program alone: serve the API without a domain, as this JSON says")
@@ -58,6 +60,9 @@ func run(ctx context.Context, s settings) error {
 			return fmt.Errorf("%s is not set: start the servers with make hot", name)
 		}
 	}
+	if s.plans {
+		return s.explain(ctx, os.Stdout)
+	}
 	var rows []bench.Row
 	fmt.Printf("ratios of %d pairs: median [without the smallest and the largest]\n%s\n", s.pairs, bench.Header())
 	for _, c := range cases() {
@@ -74,7 +79,10 @@ func run(ctx context.Context, s settings) error {
 	for _, line := range bench.Growth(rows) {
 		fmt.Println(line)
 	}
-	return bench.Write(s.out, rows)
+	if err := bench.Write(s.out, rows); err != nil {
+		return err
+	}
+	return s.limits(ctx)
 }
 
 // comparison is a row to be: a strategy and its baseline under one load.

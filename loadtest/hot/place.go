@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
@@ -28,6 +30,8 @@ type place struct {
 	Prefix   string
 	Key      string // of a client of the API
 	Bonus    string // URL of the bonus service, for wallets
+
+	explain func(plan string) // gets what PostgreSQL tells of the statements of this process; nil: they are not explained
 }
 
 // prepare makes a place with the objects of all cases.
@@ -72,6 +76,10 @@ func connect(ctx context.Context, p place) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	config.MaxConns = connections
+	if p.explain != nil {
+		maps.Copy(config.ConnConfig.RuntimeParams, autoExplain)
+		config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { p.explain(n.Message) }
+	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
