@@ -22,7 +22,7 @@ type raceCmd struct {
 	Clients      int       `help:"Clients that send requests at the same time."`
 	Size         int       `help:"Units of stock, payments, or credits."`
 	Fault        lab.Fault `help:"none, pause (a replica stops for longer than the TTL of its lock), drop (a lock is deleted in the lock store) or cut (the connections to the lock store are cut). Without it that of the flow's default race."`
-	Seed         uint32    `default:"1" help:"Decides when each client sends a request, how long each works, and which ones meet the fault."`
+	Seed         uint32    `default:"1" help:"Decides when each client sends a request, how long each request works, and which requests meet the fault."`
 	JSON         bool      `name:"json" help:"Print everything that was recorded."`
 }
 

@@ -13,8 +13,9 @@
 //	a replica   is a service with connections and a lock store of its own, as another process would have
 //	work        takes time between the reading and the writing of each request. Without it the window between both
 //	            is often too short to see
-//	the seed    decides the waits, the work, and which requests meet the fault. The stores and the scheduler
-//	            decide the rest: numbers differ from run to run
+//	the seed    decides the waits, and for each request how long it works and whether it meets the fault: the same in
+//	            both lanes and in each run. Where combined takes a lock or reads, a batch counts as a request.
+//	            The stores and the scheduler decide the rest: numbers differ from run to run
 //
 // The tables of the shop are never touched. The race before is deleted when the next begins, so that its tables can be
 // inspected until then. A session advisory lock allows one race at a time in each schema of a shop.
