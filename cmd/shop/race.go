@@ -17,7 +17,7 @@ type raceCmd struct {
 	stores       `embed:""`
 	etcdSettings `embed:""`
 	RedisURL     string    `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0."`
-	Flow         string    `default:"inventory" help:"inventory (PostgreSQL, Redis), transfer (PostgreSQL, etcd) or wallet (MongoDB)."`
+	Flow         string    `default:"inventory" help:"inventory (PostgreSQL, Redis), transfer (PostgreSQL, etcd) or wallet (PostgreSQL, MongoDB)."`
 	Strategy     []string  `help:"One or two strategies of the flow; without it a wrong and a right one."`
 	Clients      int       `help:"Clients that send requests at the same time."`
 	Size         int       `help:"Units of stock, payments, or credits."`

@@ -21,7 +21,7 @@ var creditFlow = &flow{
 	Name: "wallet", Title: "A race for a wallet",
 	About: "Two strategies make the same credits to one wallet at the same time, each on two replicas of the shop, with a real MongoDB. Each credit is of 1000.00 EUR, and a bonus service adds some cents. At the end MongoDB compares the balance with the credits, and the bonus service lists its calls.",
 	Size:  "Credits",
-	Words: map[string]string{"done": "credited", "refused": "refused", "what": "credits acknowledged, and credits in the balance"},
+	Words: map[string]string{"done": "credited", "refused": "refused", "paused": "what its transactions had locked stayed locked", "what": "credits acknowledged, and credits in the balance"},
 	Figures: []Figure{
 		{Key: "acknowledged", Label: "acknowledged", Curve: "bad"},
 		{Key: "applied", Label: "in the balance", Curve: "good"},

@@ -44,7 +44,7 @@ type flow struct {
 	Title      string
 	About      string
 	Size       string            // what Settings.Size counts
-	Words      map[string]string // kind of an answer → what it means here
+	Words      map[string]string // kind of an answer, or "paused", → what it means here
 	Figures    []Figure
 	Limit      string // the figure that the curves must not cross, or ""
 	Strategies []Strategy

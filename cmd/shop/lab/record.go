@@ -64,7 +64,7 @@ type record struct {
 
 	mu        sync.Mutex
 	events    []Event
-	attempts  []attempt      // the first is number 1
+	attempts  []attempt // the first is number 1
 	batches   int
 	current   map[int]int    // client → its last attempt
 	owners    map[string]int // owner of a lease → its attempt

@@ -18,7 +18,7 @@ var stockFlow = &flow{
 	Name: "inventory", Title: "A race for stock",
 	About: "Two strategies sell the same stock to the same buyers at the same time, each on two replicas of the shop, with real PostgreSQL and Redis. The buyers want three times the stock. At the end PostgreSQL counts what was sold.",
 	Size:  "Stock",
-	Words: map[string]string{"done": "sold", "refused": "out of stock", "what": "units sold, and stock left, from the tables"},
+	Words: map[string]string{"done": "sold", "refused": "out of stock", "paused": "the purchase that it stopped at had read the stock", "what": "units sold, and stock left, from the tables"},
 	Figures: []Figure{
 		{Key: "sold", Label: "sold", Curve: "bad"}, {Key: "left", Label: "left", Curve: "good"}, {Key: "opening", Label: "opening stock"},
 	},
