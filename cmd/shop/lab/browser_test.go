@@ -67,14 +67,8 @@ func eval[T any](b browser, script string) T {
 	return value
 }
 
-// shoot writes a screenshot of the whole page into the folder SHOP_SCREENSHOTS, if it is set.
-func (b browser) shoot(name string) {
-	b.Helper()
-	b.shootTo(name, `document.documentElement.scrollHeight`)
-}
-
-// shootTo does so down to an ordinate, in pixels.
-func (b browser) shootTo(name, bottom string) {
+// shoot writes a screenshot of the page down to an ordinate, in pixels, into the folder SHOP_SCREENSHOTS, if it is set.
+func (b browser) shoot(name, bottom string) {
 	b.Helper()
 	folder := os.Getenv("SHOP_SCREENSHOTS")
 	if folder == "" {
@@ -208,7 +202,6 @@ func TestPage_AVisitorSeesTheOversell(t *testing.T) {
 	if width := eval[int](b, `document.documentElement.scrollWidth`); width > 360 {
 		t.Errorf("%d pixels wide on a phone of 360", width)
 	}
-	b.shootTo("lab-phone", `document.querySelector("#lanes > section .holders").getBoundingClientRect().top`)
 }
 
 // The time line shows the late write: the pause, the lease that is lost, and the fence that PostgreSQL refuses. After it
@@ -236,7 +229,7 @@ func TestPage_AVisitorSeesTheLateWriteAndTheLostCredit(t *testing.T) {
 		}
 		return ""
 	})
-	b.shootTo("lab", `document.querySelector("#again").getBoundingClientRect().top`)
+	b.shoot("lab", `document.querySelector("#again").getBoundingClientRect().top`)
 	// By keyboard: the window of the time line moves from its begin to its end.
 	const window = `#lanes > section:nth-of-type(2) input[type="range"]`
 	b.do(chromedp.SendKeys(window, kb.Home))

@@ -8,7 +8,7 @@
 //	            pays from one account; wallet credits one wallet. One file each: stock.go, money.go, credit.go
 //	a client    closed loop: it waits, sends a request with a key of its own, sends the key again after an answer
 //	            that is not final, and goes on to the next
-//	a lane      is a strategy at a place of its own: a schema (public_race_1, public_race_2) or a database, and locks
+//	a lane      is a strategy at a site of its own: a schema (public_race_1, public_race_2) or a database, and locks
 //	            with such a prefix
 //	a replica   is a service with connections and a lock store of its own, as another process would have
 //	work        takes time between the reading and the writing of each request. Without it the window between both
@@ -43,7 +43,9 @@
 // # The other pages
 //
 // The page of the shop sends requests to the API of its replica, as the customers that shop seed makes, with a key for
-// each click. The page of patterns is docs/patterns.md, with a measurement of each lock that needs nothing but a store.
+// each click. The page of patterns is docs/patterns.md, with a measurement of each lock and guard that needs nothing but a store of the shop.
+// A link to code is a path there (patterns.go). The plots of the race are two curves each, which lab.js draws as SVG in
+// thirty lines: a library of charts would be ten times as long as the page.
 // A measurement has tables, keys and files of its own: the schema public_patterns, the prefix of the locks with
-// -patterns after it, and the collection lab_patterns. They stay, and the next measurement uses them again.
+// -patterns after it, and the collections lab_patterns and lab_guards. They stay, and the next measurement uses them again.
 package lab

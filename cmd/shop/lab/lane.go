@@ -56,8 +56,8 @@ func newLane(s Settings, strategy string) *lane {
 	return l
 }
 
-// openLane opens a strategy and its replicas at a place of its own.
-func openLane(ctx context.Context, s Settings, strategy string, p place) (_ *lane, err error) {
+// openLane opens a strategy and its replicas at a site of its own.
+func openLane(ctx context.Context, s Settings, strategy string, p site) (_ *lane, err error) {
 	l := newLane(s, strategy)
 	defer func() {
 		if err != nil {

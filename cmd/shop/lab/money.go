@@ -54,7 +54,7 @@ func LeaseIDs(client *clientv3.Client, prefix string, ttl time.Duration) (lockin
 
 // money is the scene of moneyFlow.
 type money struct {
-	place
+	site
 	lane   *lane
 	url    string
 	pool   *pgxpool.Pool // of the audit
@@ -63,8 +63,8 @@ type money struct {
 	client map[uuid.UUID]int // payee → its client, from 1
 }
 
-func openMoney(ctx context.Context, p place, l *lane) (_ scene, err error) {
-	m := &money{place: p, lane: l, client: map[uuid.UUID]int{}}
+func openMoney(ctx context.Context, p site, l *lane) (_ scene, err error) {
+	m := &money{site: p, lane: l, client: map[uuid.UUID]int{}}
 	l.pauseTime = etcdTTL + 600*time.Millisecond
 	if m.url, err = makeTables(ctx, p, transfer.Migrate); err != nil {
 		return nil, err

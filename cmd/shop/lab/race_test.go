@@ -357,7 +357,7 @@ func TestLab_BadRequestsGetAClearAnswer(t *testing.T) {
 func TestOpen_RefusesASchemaWhoseNameWouldBeCutOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	if _, err := makeTables(t.Context(), place{Config: s.cfg, name: strings.Repeat("s", nameMax+1)}, inventory.Migrate); err == nil || !strings.Contains(err.Error(), "63") {
+	if _, err := makeTables(t.Context(), site{Config: s.cfg, name: strings.Repeat("s", nameMax+1)}, inventory.Migrate); err == nil || !strings.Contains(err.Error(), "63") {
 		t.Errorf("got %v", err)
 	}
 }

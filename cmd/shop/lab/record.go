@@ -177,8 +177,8 @@ func (r *record) observe(e locking.Event) {
 	}
 }
 
-// turn notes that an attempt has its turn in a queue that has no Observer.
-func (r *record) turn(attempt int) {
+// waited notes that an attempt has its turn in a queue that has no Observer.
+func (r *record) waited(attempt int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waits = append(r.waits, milliseconds(time.Since(r.attempts[attempt-1].asked)))

@@ -39,18 +39,18 @@ const redisTTL = 1500 * time.Millisecond
 
 // stock is the scene of stockFlow.
 type stock struct {
-	place
+	site
 	lane *lane
 	url  string
 	sku  string
 	pool *pgxpool.Pool // of the audit
 }
 
-func openStock(ctx context.Context, p place, l *lane) (_ scene, err error) {
+func openStock(ctx context.Context, p site, l *lane) (_ scene, err error) {
 	if p.RedisURL == "" {
 		return nil, fmt.Errorf("%w: for Redis set --redis-url or SHOP_REDIS_URL", errNotConfigured)
 	}
-	s := &stock{place: p, lane: l, sku: "race-" + l.strategy.Name}
+	s := &stock{site: p, lane: l, sku: "race-" + l.strategy.Name}
 	l.pauseTime = redisTTL + 400*time.Millisecond
 	if s.url, err = makeTables(ctx, p, inventory.Migrate); err != nil {
 		return nil, err
