@@ -40,12 +40,16 @@
 // beginTime, and all are cancelled after raceTime. The pages accept requests from their own origin alone, and shop serve allows them on
 // loopback addresses only.
 //
+// # The plots
+//
+// Each is a few curves on one scale, or the bars of the time line, so lab.js draws them as SVG: a chart library such as
+// uPlot has no time line of locks, and would be code to vendor and to update.
+//
 // # The other pages
 //
 // The page of the shop sends requests to the API of its replica, as the customers that shop seed makes, with a key for
-// each click. The page of patterns is docs/patterns.md, with a measurement of each lock and guard that needs nothing but a store of the shop.
-// A link to code is a path there (patterns.go). The plots of the race are two curves each, which lab.js draws as SVG in
-// thirty lines: a library of charts would be ten times as long as the page.
+// each click. The page of patterns is docs/patterns.md, with a measurement of each lock and guard that needs nothing but
+// a store of the shop. A link to code is a path there (patterns.go).
 // A measurement has tables, keys and files of its own: the schema public_patterns, the prefix of the locks with
 // -patterns after it, and the collections lab_patterns and lab_guards. They stay, and the next measurement uses them again.
 package lab
