@@ -110,8 +110,8 @@ hot: build ## combined against the plain strategies and the other locks, with ta
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
 
-screenshots: ready ## write docs/lab.png and docs/lab-phone.png: the browser tests of the lab page race, and take them
-	@SHOP_SCREENSHOTS=$(CURDIR)/docs $(STACK) -- go test -count=1 -run TestPage_AVisitor ./cmd/shop/lab
+screenshots: ready ## write docs/lab.png: a browser test of the lab page races, and takes it
+	@SHOP_SCREENSHOTS=$(CURDIR)/docs $(STACK) -- go test -count=1 -run TestPage_AVisitorSeesTheLateWrite ./cmd/shop/lab
 
 clean: ## remove bin and report
 	@rm -rf bin report

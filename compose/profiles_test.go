@@ -153,6 +153,9 @@ func TestCompose_LabIsOnLoopbackWithDataOfItsOwn(t *testing.T) {
 			t.Errorf("the lab and the shop share %s", name)
 		}
 	}
+	if !lab.ReadOnly || !slices.Contains(lab.Tmpfs, "/tmp:mode=1777") {
+		t.Errorf("read-only %v, folders in memory %v: the measurement of file locks needs /tmp", lab.ReadOnly, lab.Tmpfs)
+	}
 	if prefix := lab.Environment["SHOP_LOCK_PREFIX"]; prefix == nil || *prefix == "shop" {
 		t.Errorf("the lab's locks in etcd are the shop's: %v", prefix)
 	}

@@ -18,6 +18,12 @@ var invariantsJS string
 // Invariants are the invariants that can be checked in the collections alone.
 var Invariants = mustParse(invariantsJS)
 
+// SideEffects is the invariant that the calls of the bonus service show, and no collection.
+var SideEffects = invariant.Invariant{
+	Code: "W-SIDE", Name: "side-effects",
+	Means: "the bonus service applies each operation once; a bonus is in a balance exactly if its credit was committed (or its client abandoned it after busy); without a fault no request calls the service twice, unless it reached a time limit",
+}
+
 // Openings is the first stage of each pipeline that adds up balances: the wallets with their
 // stored openings. The proof puts the openings of its plan in its place.
 const Openings = `{"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}}`

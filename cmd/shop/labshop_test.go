@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"shop/cmd/shop/api"
 	"shop/cmd/shop/lab"
@@ -24,7 +26,13 @@ func (r *replica) firstState() (state struct {
 ) {
 	r.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Get(r.url + "/lab/shop/events")
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second) // the stream has no end of its own
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", r.url+"/lab/shop/events", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	res, err := client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -37,7 +45,7 @@ func (r *replica) firstState() (state struct {
 			return state
 		}
 	}
-	r.t.Fatal("no state")
+	r.t.Fatal("no state: ", ctx.Err())
 	return state
 }
 

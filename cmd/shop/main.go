@@ -27,7 +27,7 @@ type cli struct {
 	Batch   batchCmd         `cmd:"" help:"Add up the sales of each day, release expired holds and purge old idempotency keys, once or repeatedly. Several may run: one adds up."`
 	Audit   auditCmd         `cmd:"" help:"Count the violations of each invariant."`
 	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: make the accounts accept the fences of the current etcd. Restart every serve and batch afterwards."`
-	Race    raceCmd          `cmd:"" help:"Let two strategies sell the same stock to the same buyers, and count what each sold. Uses tables of its own."`
+	Race    raceCmd          `cmd:"" help:"Let two strategies do the same purchases, transfers or credits at the same time, and count in the stores what each did. Uses tables and databases of its own."`
 	Ping    pingCmd          `cmd:"" help:"Check whether a running shop is ready, for health checks."`
 	Version kong.VersionFlag `help:"Print the version."`
 }

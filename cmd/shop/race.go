@@ -17,12 +17,12 @@ type raceCmd struct {
 	stores       `embed:""`
 	etcdSettings `embed:""`
 	RedisURL     string    `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0."`
-	Flow         string    `default:"inventory" help:"inventory (PostgreSQL, Redis), transfer (PostgreSQL, etcd) or wallet (MongoDB)."`
+	Flow         string    `default:"inventory" help:"inventory (PostgreSQL, Redis), transfer (PostgreSQL, etcd) or wallet (PostgreSQL, MongoDB)."`
 	Strategy     []string  `help:"One or two strategies of the flow; without it a wrong and a right one."`
 	Clients      int       `help:"Clients that send requests at the same time."`
 	Size         int       `help:"Units of stock, payments, or credits."`
 	Fault        lab.Fault `help:"none, pause (a replica stops for longer than the TTL of its lock), drop (a lock is deleted in the lock store) or cut (the connections to the lock store are cut). Without it that of the flow's default race."`
-	Seed         uint32    `default:"1" help:"Decides when each client sends a request, how long each works, and which ones meet the fault."`
+	Seed         uint32    `default:"1" help:"Decides when each client sends a request, how long each request works, and which requests meet the fault."`
 	JSON         bool      `name:"json" help:"Print everything that was recorded."`
 }
 

@@ -38,7 +38,7 @@ func openBrowser(t *testing.T) browser {
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(1280, 900)); err != nil { // the browser lives as long as this ctx
 		t.Fatalf("chromium: %v\nis it installed? apt-get install chromium", err)
 	}
-	ctx, cancel := context.WithTimeout(tab, time.Minute)
+	ctx, cancel := context.WithTimeout(tab, 3*time.Minute) // six races that take all of their time
 	t.Cleanup(func() {
 		cancel()
 		if err := chromedp.Cancel(tab); err != nil { // waits for the process
@@ -67,14 +67,8 @@ func eval[T any](b browser, script string) T {
 	return value
 }
 
-// shoot writes a screenshot of the whole page into the folder SHOP_SCREENSHOTS, if it is set.
-func (b browser) shoot(name string) {
-	b.Helper()
-	b.shootTo(name, `document.documentElement.scrollHeight`)
-}
-
-// shootTo does so down to an ordinate, in pixels.
-func (b browser) shootTo(name, bottom string) {
+// shoot writes a screenshot of the page down to an ordinate, in pixels, into the folder SHOP_SCREENSHOTS, if it is set.
+func (b browser) shoot(name, bottom string) {
 	b.Helper()
 	folder := os.Getenv("SHOP_SCREENSHOTS")
 	if folder == "" {
@@ -208,7 +202,6 @@ func TestPage_AVisitorSeesTheOversell(t *testing.T) {
 	if width := eval[int](b, `document.documentElement.scrollWidth`); width > 360 {
 		t.Errorf("%d pixels wide on a phone of 360", width)
 	}
-	b.shootTo("lab-phone", `document.querySelector("#lanes > section .holders").getBoundingClientRect().top`)
 }
 
 // The time line shows the late write: the pause, the lease that is lost, and the fence that PostgreSQL refuses. After it
@@ -219,21 +212,24 @@ func TestPage_AVisitorSeesTheLateWriteAndTheLostCredit(t *testing.T) {
 	b.prefer("light")
 	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"))
 	b.choose("flow", "transfer")
+	if text := eval[string](b, `document.querySelector("#paused").innerText`); !strings.Contains(text, "arrived at the end of the pause") {
+		t.Errorf("a pause of transfers is explained as %q", text)
+	}
 	b.race(func() string {
 		wrong, right := b.verdicts()
 		switch {
 		case !strings.HasPrefix(wrong, "✗ money moved twice: ") || !strings.Contains(wrong, "fence-order (T4)"):
 			return "etcd-unfenced: " + wrong
 		case !strings.HasPrefix(right, "✓ paid "): // all of it, unless the time was over
-			return "etcd-fenced: " + right
+			return "etcd-fence-only: " + right
 		case !strings.Contains(b.label(0), "late write over #") || b.count(0, ".paused") == 0 || b.count(0, ".stale") == 0:
 			return "the time line of etcd-unfenced shows no late write: " + b.label(0)
-		case b.count(1, ".paused") == 0 || !strings.Contains(b.label(1), "lease lost"):
-			return "the time line of etcd-fenced shows no pause: " + b.label(1)
+		case b.count(1, ".paused") == 0 || !strings.Contains(b.label(1), "fence refused"):
+			return "the time line of etcd-fence-only shows no late write whose fence is refused: " + b.label(1)
 		}
 		return ""
 	})
-	b.shootTo("lab", `document.querySelector("#again").getBoundingClientRect().top`)
+	b.shoot("lab", `document.querySelector("#again").getBoundingClientRect().top`)
 	// By keyboard: the window of the time line moves from its begin to its end.
 	const window = `#lanes > section:nth-of-type(2) input[type="range"]`
 	b.do(chromedp.SendKeys(window, kb.Home))
@@ -243,6 +239,9 @@ func TestPage_AVisitorSeesTheLateWriteAndTheLostCredit(t *testing.T) {
 		t.Error("the time line did not move")
 	}
 	b.choose("flow", "wallet")
+	if text := eval[string](b, `document.querySelector("#paused").innerText`); strings.Contains(text, "arrived") || !strings.Contains(text, "stayed locked") {
+		t.Errorf("a pause of wallets is explained as %q", text)
+	}
 	b.race(func() string {
 		wrong, right := b.verdicts()
 		if !strings.HasPrefix(wrong, "✗ ") || !strings.Contains(wrong, "lost: ") || !strings.Contains(right, " credits, each of them in the balance") || b.count(1, ".call") == 0 {

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking/idempotency"
-	"shop/locking/invariant"
 	"shop/wallet"
 	"shop/wallet/bonus"
 )
@@ -21,7 +20,7 @@ var creditFlow = &flow{
 	Name: "wallet", Title: "A race for a wallet",
 	About: "Two strategies make the same credits to one wallet at the same time, each on two replicas of the shop, with a real MongoDB. Each credit is of 1000.00 EUR, and a bonus service adds some cents. At the end MongoDB compares the balance with the credits, and the bonus service lists its calls.",
 	Size:  "Credits",
-	Words: map[string]string{"done": "credited", "refused": "refused", "what": "credits acknowledged, and credits in the balance"},
+	Words: map[string]string{"done": "credited", "refused": "refused", "paused": "what its transactions had locked stayed locked", "what": "credits acknowledged, and credits in the balance"},
 	Figures: []Figure{
 		{Key: "acknowledged", Label: "acknowledged", Curve: "bad"},
 		{Key: "applied", Label: "in the balance", Curve: "good"},
@@ -34,13 +33,10 @@ var creditFlow = &flow{
 		Cut:   "Twice, all connections to MongoDB are cut, and refused for a second. The bonus service may then be called again: no lock prevents that.",
 	},
 	Default:    Settings{Strategies: []string{"naive", "lockid"}, Clients: 32, Size: 60, Fault: NoFault},
-	invariants: append(slices.Clone(wallet.Invariants.Invariants), onceCalled),
+	invariants: append(slices.Clone(wallet.Invariants.Invariants), wallet.SideEffects),
 	requests:   1, moments: []moment{read}, dropEvery: 1,
 	open: openCredit,
 }
-
-// onceCalled is the invariant that MongoDB cannot show.
-var onceCalled = invariant.Invariant{Code: "W-SIDE", Name: "side-effects", Means: "without faults, no request calls the bonus service twice"}
 
 // credited is the amount of a credit, in cents. It is more than all bonuses of a race together, so that a balance shows
 // how many credits are in it.
@@ -48,7 +44,7 @@ const credited = 1000_00
 
 // credit is the scene of creditFlow.
 type credit struct {
-	place
+	site
 	lane   *lane
 	db     *mongo.Database // of the audit
 	bonus  *bonus.Service
@@ -56,8 +52,8 @@ type credit struct {
 	locks  bool // MongoDB excludes others from the read to the commit
 }
 
-func openCredit(ctx context.Context, p place, l *lane) (_ scene, err error) {
-	c := &credit{place: p, lane: l, wallet: owner, locks: l.strategy.Safe || l.strategy.Name == "lock-late"}
+func openCredit(ctx context.Context, p site, l *lane) (_ scene, err error) {
+	c := &credit{site: p, lane: l, wallet: owner, locks: l.strategy.Safe || l.strategy.Name == "lock-late"}
 	l.pauseTime = time.Second
 	if c.db, err = c.connect(l, nil); err != nil {
 		return nil, err
@@ -127,7 +123,7 @@ func (c *credit) step(ctx context.Context, r *replica, step wallet.Step) {
 	note := func(kind string) { c.lane.record.add(Event{Attempt: r.attempt(ctx), Kind: kind}) }
 	switch step {
 	case wallet.AfterAcquire:
-		c.lane.record.turn(r.locked(ctx))
+		c.lane.record.waited(r.locked(ctx))
 	case wallet.AfterGuard:
 		if c.locks {
 			note("acquired")
@@ -172,7 +168,7 @@ func (c *credit) audit(ctx context.Context, f Figures) (map[string]int64, string
 		return nil, "", err
 	}
 	if c.lane.settings.Fault == NoFault { // under a fault only the effects of a call are bound to be one
-		broken[onceCalled.Code] = c.calledAgain()
+		broken[wallet.SideEffects.Code] = c.calledAgain()
 	}
 	text := fmt.Sprintf("%d credits, each of them in the balance", f["acknowledged"])
 	switch {

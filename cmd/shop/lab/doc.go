@@ -8,13 +8,14 @@
 //	            pays from one account; wallet credits one wallet. One file each: stock.go, money.go, credit.go
 //	a client    closed loop: it waits, sends a request with a key of its own, sends the key again after an answer
 //	            that is not final, and goes on to the next
-//	a lane      is a strategy at a place of its own: a schema (public_race_1, public_race_2) or a database, and locks
+//	a lane      is a strategy at a site of its own: a schema (public_race_1, public_race_2) or a database, and locks
 //	            with such a prefix
 //	a replica   is a service with connections and a lock store of its own, as another process would have
 //	work        takes time between the reading and the writing of each request. Without it the window between both
 //	            is often too short to see
-//	the seed    decides the waits, the work, and which requests meet the fault. The stores and the scheduler
-//	            decide the rest: numbers differ from run to run
+//	the seed    decides the waits, and for each request how long it works and whether it meets the fault: the same in
+//	            both lanes and in each run. Where combined takes a lock or reads, a batch counts as a request.
+//	            The stores and the scheduler decide the rest: numbers differ from run to run
 //
 // The tables of the shop are never touched. The race before is deleted when the next begins, so that its tables can be
 // inspected until then. A session advisory lock allows one race at a time in each schema of a shop.
@@ -39,10 +40,16 @@
 // beginTime, and all are cancelled after raceTime. The pages accept requests from their own origin alone, and shop serve allows them on
 // loopback addresses only.
 //
+// # The plots
+//
+// Each is a few curves on one scale, or the bars of the time line, so lab.js draws them as SVG: a chart library such as
+// uPlot has no time line of locks, and would be code to vendor and to update.
+//
 // # The other pages
 //
 // The page of the shop sends requests to the API of its replica, as the customers that shop seed makes, with a key for
-// each click. The page of patterns is docs/patterns.md, with a measurement of each lock that needs nothing but a store.
+// each click. The page of patterns is docs/patterns.md, with a measurement of each lock and guard that needs nothing but
+// a store of the shop. A link to code is a path there (patterns.go).
 // A measurement has tables, keys and files of its own: the schema public_patterns, the prefix of the locks with
-// -patterns after it, and the collection lab_patterns. They stay, and the next measurement uses them again.
+// -patterns after it, and the collections lab_patterns and lab_guards. They stay, and the next measurement uses them again.
 package lab

@@ -44,7 +44,7 @@ type flow struct {
 	Title      string
 	About      string
 	Size       string            // what Settings.Size counts
-	Words      map[string]string // kind of an answer → what it means here
+	Words      map[string]string // kind of an answer, or "paused", → what it means here
 	Figures    []Figure
 	Limit      string // the figure that the curves must not cross, or ""
 	Strategies []Strategy
@@ -55,7 +55,7 @@ type flow struct {
 	requests   int      // for each of Settings.Size
 	moments    []moment // at which faults hit, in turns
 	dropEvery  int      // the fault Drop hits one of so many requests
-	open       func(context.Context, place, *lane) (scene, error)
+	open       func(context.Context, site, *lane) (scene, error)
 }
 
 // Figure is a number from the stores of a lane.
@@ -80,8 +80,8 @@ type scene interface {
 // act sends one request of a client, which has a number from 1.
 type act func(ctx context.Context, req idempotency.Request, client int) (idempotency.Reply, error)
 
-// place is where a lane keeps its data: its schema, its database and its locks have this name.
-type place struct {
+// site is where a lane keeps its data: its schema, its database and its locks have this name.
+type site struct {
 	Config
 	db   *pgxpool.Pool // of the shop's schema
 	name string

@@ -244,6 +244,7 @@ function choose() {
   fill(form.fault, Object.entries(faults).filter(([name]) => name === "none" || next.Faults[name]), d.fault);
   [form.clients.value, form.size.value, $("size").textContent] = [d.clients, d.size, next.Size];
   [$("title").textContent, $("about").textContent] = [next.Title, `${next.About} Press Run.`];
+  $("paused").textContent = next.Words.paused;
   hint();
 }
 form.flow.addEventListener("change", choose);

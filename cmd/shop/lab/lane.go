@@ -35,24 +35,30 @@ type lane struct {
 	pauseTime time.Duration // of a replica: longer than the TTL
 	closers   []func()
 
-	mu     sync.Mutex
-	random *rand.Rand
-	passes map[moment]int   // requests that have passed it
-	hits   map[moment][]int // those of passes that meet the fault
+	mu    sync.Mutex
+	draws map[point]*rand.Rand
+	hits  map[point]bool // those at which a pause or a cut is still to come
 }
 
-// openLane opens a strategy and its replicas at a place of its own.
-func openLane(ctx context.Context, s Settings, strategy string, p place) (_ *lane, err error) {
+// point is a request at a moment. What it draws does not depend on the requests before it, so that the same requests
+// meet the fault in both lanes, and in each race with the same seed.
+type point struct {
+	request int // from 0; of combined also the number of a batch
+	at      moment
+}
+
+func newLane(s Settings, strategy string) *lane {
 	l := &lane{
-		settings: s, flow: findFlow(s.Flow), record: newRecord(time.Now()), random: rand.New(rand.NewPCG(uint64(s.Seed), 0)),
-		passes: map[moment]int{}, hits: map[moment][]int{},
+		settings: s, flow: findFlow(s.Flow), record: newRecord(time.Now()), draws: map[point]*rand.Rand{}, hits: map[point]bool{},
 	}
 	l.strategy, _ = l.flow.strategy(strategy)
-	for n, at := 0, 0; n < hitsMax; n++ {
-		at += 1 + l.random.IntN(s.Size/hitsMax+1)
-		moment := l.flow.moments[n%len(l.flow.moments)]
-		l.hits[moment] = append(l.hits[moment], at)
-	}
+	l.drawHits()
+	return l
+}
+
+// openLane opens a strategy and its replicas at a site of its own.
+func openLane(ctx context.Context, s Settings, strategy string, p site) (_ *lane, err error) {
+	l := newLane(s, strategy)
 	defer func() {
 		if err != nil {
 			l.close()
@@ -69,6 +75,17 @@ func openLane(ctx context.Context, s Settings, strategy string, p place) (_ *lan
 		l.replicas = append(l.replicas, r)
 	}
 	return l, nil
+}
+
+// drawHits draws the requests that meet a pause or a cut: one of each half of Size.
+func (l *lane) drawHits() {
+	random := rand.New(rand.NewPCG(uint64(l.settings.Seed), 0))
+	for n := range hitsMax {
+		first, next := n*l.settings.Size/hitsMax, (n+1)*l.settings.Size/hitsMax
+		if first < next {
+			l.hits[point{first + random.IntN(next-first), l.flow.moments[n%len(l.flow.moments)]}] = true
+		}
+	}
 }
 
 // onClose adds a function that close calls, the last added first.
@@ -101,15 +118,15 @@ func (l *lane) client(ctx context.Context, n int) {
 			return
 		}
 		key := fmt.Sprintf("race-%d", i)
-		l.send(ctx, l.replicas[n%replicaCount], n+1, idempotency.Request{Client: owner, Key: key, Fingerprint: sha256.Sum256([]byte(key))})
+		l.send(ctx, l.replicas[n%replicaCount], n+1, i, idempotency.Request{Client: owner, Key: key, Fingerprint: sha256.Sum256([]byte(key))})
 	}
 }
 
 // send sends a request, and again with the same key until there is a final answer.
-func (l *lane) send(ctx context.Context, r *replica, client int, req idempotency.Request) {
+func (l *lane) send(ctx context.Context, r *replica, client, number int, req idempotency.Request) {
 	begin := time.Now()
 	for ctx.Err() == nil {
-		n := l.record.begin("asked", r.number, client)
+		n := l.record.begin(r.number, client, number)
 		reply, err := r.act(context.WithValue(ctx, attemptKey{}, n), req, client)
 		if err == nil {
 			l.record.add(Event{Attempt: n, Kind: map[int]string{statusDone: "done", statusRefused: "refused"}[reply.Status]})
@@ -141,15 +158,7 @@ func (l *lane) pass(ctx context.Context, r *replica, attempt int, at moment) {
 	if at == read {
 		l.record.add(Event{Attempt: attempt, Kind: "read"})
 	}
-	l.mu.Lock()
-	l.passes[at]++
-	var work time.Duration
-	if at == read {
-		work = exponential(l.random, workMean)
-	}
-	drop := l.random.IntN(l.flow.dropEvery) == 0
-	hit := slices.Contains(l.hits[at], l.passes[at])
-	l.mu.Unlock()
+	work, hit, drop := l.meet(point{l.record.request(attempt), at})
 	switch {
 	case l.settings.Fault == Pause && hit:
 		l.pause(r, attempt)
@@ -167,6 +176,25 @@ func (l *lane) pass(ctx context.Context, r *replica, attempt int, at moment) {
 		}
 	}
 	sleep(ctx, work)
+}
+
+// meet draws how long a request works at a point, and reports which faults it meets there. A request that is sent again
+// draws again, and meets no second pause or cut.
+func (l *lane) meet(p point) (work time.Duration, hit, drop bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	random := l.draws[p]
+	if random == nil {
+		moment := 1 + slices.Index(l.flow.moments, p.at)
+		random = rand.New(rand.NewPCG(uint64(l.settings.Seed), uint64(moment)<<32|uint64(p.request))) // the clients' have no moment
+		l.draws[p] = random
+	}
+	if p.at == read {
+		work = exponential(random, workMean)
+	}
+	hit = l.hits[p]
+	delete(l.hits, p)
+	return work, hit, random.IntN(l.flow.dropEvery) == 0
 }
 
 // pause stops the replica of an attempt. If what it sends is delivered late, the attempt goes on.

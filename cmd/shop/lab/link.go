@@ -15,11 +15,11 @@ import (
 // link is the network between a replica and a store. It can lose all connections for some time, or deliver messages
 // late. The shop's own connections do not use it.
 type link struct {
-	mu    sync.Mutex
-	conns map[*conn]bool
-	downs time.Time // until then it refuses connections
-	lates time.Time // until then messages to PostgreSQL wait
-	tell  func(refused bool)
+	mu     sync.Mutex
+	conns  map[*conn]bool
+	downs  time.Time // until then it refuses connections
+	lates  time.Time // until then messages to PostgreSQL wait
+	report func(refused bool)
 }
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -81,11 +81,11 @@ func (k *link) cut(d time.Duration) {
 }
 
 // delay delivers the statements that are sent to PostgreSQL in the next d only after that, even if their sender has
-// given up. It calls tell with the answer to those of such a sender: refused, or committed.
-func (k *link) delay(d time.Duration, tell func(refused bool)) {
+// given up. It calls report with the answer to those of such a sender: refused, or committed.
+func (k *link) delay(d time.Duration, report func(refused bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lates, k.tell = time.Now().Add(d), tell
+	k.lates, k.report = time.Now().Add(d), report
 }
 
 // conn is a connection of a link.
@@ -95,7 +95,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	late    []byte // written, but not sent yet
-	tell    func(refused bool)
+	report  func(refused bool)
 	replies []byte // to what was sent late, from the first incomplete message on
 	refused bool
 }
@@ -109,22 +109,22 @@ func (c *conn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	c.link.mu.Lock()
-	left, tell := time.Until(c.link.lates), c.link.tell
+	left, report := time.Until(c.link.lates), c.link.report
 	c.link.mu.Unlock()
 	if left <= 0 || !has(b, 'E') { // Execute: to prepare a statement, or to look whether the connection works, is not delayed
 		return c.Conn.Write(b)
 	}
 	c.late = bytes.Clone(b)
-	time.AfterFunc(left, func() { c.deliver(tell) })
+	time.AfterFunc(left, func() { c.deliver(report) })
 	return len(b), nil
 }
 
-// deliver sends what is late. If the sender has given up (Terminate), only tell learns the answer.
-func (c *conn) deliver(tell func(bool)) {
+// deliver sends what is late. If the sender has given up (Terminate), only report learns the answer.
+func (c *conn) deliver(report func(bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if has(c.late, 'X') {
-		c.tell = tell
+		c.report = report
 	}
 	_ = c.SetWriteDeadline(time.Time{})
 	_, _ = c.Conn.Write(c.late)
@@ -136,20 +136,20 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tell == nil {
+	if c.report == nil {
 		return n, err
 	}
 	c.replies = append(c.replies, b[:n]...)
-	var tell func(bool)
+	var report func(bool)
 	c.replies = walk(c.replies, func(kind byte, body []byte) {
 		tag := string(bytes.TrimRight(body, "\x00"))
 		c.refused = c.refused || kind == 'E' || kind == 'C' && tag == "UPDATE 0"
-		if c.tell != nil && (c.refused || kind == 'C' && tag == "COMMIT") {
-			tell, c.tell = c.tell, nil
+		if c.report != nil && (c.refused || kind == 'C' && tag == "COMMIT") {
+			report, c.report = c.report, nil
 		}
 	})
-	if tell != nil {
-		tell(c.refused)
+	if report != nil {
+		report(c.refused)
 	}
 	return n, err
 }

@@ -27,10 +27,11 @@ const (
 	measuredKey = "lab/patterns"
 )
 
-// measurement takes and releases one lock, which no other client wants, again and again.
+// measurement takes and releases one lock, which no other client wants, again and again. Of a guard it measures the
+// transaction or the script that it is the first statement of.
 type measurement struct {
 	Name  string
-	Row   string // of docs/patterns.md: its number, or its pattern if it has none
+	Row   string // of docs/patterns.md: its number, or its pattern if the number is not its own
 	Store string
 	open  func(context.Context, Config) (subject, error)
 }
@@ -46,6 +47,12 @@ var measurements = []measurement{
 	{"session", "A2", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.SessionStore, error) {
 		return pglock.NewSessions(pool, "shop lab "), nil
 	})},
+	{"advisory-row", "A3", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, _ string) error {
+		return pglock.XactLockRow(ctx, tx, "lock_rows", 1)
+	})},
+	{"advisory-within", "A4", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
+		return pglock.XactLockWithin(ctx, tx, key, time.Second)
+	})},
 	{"row", "A6", "PostgreSQL", transaction(pglock.LockRow)},
 	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.Store, error) {
 		return pglock.New(pool, measureTTL)
@@ -54,10 +61,23 @@ var measurements = []measurement{
 	{"mongo", "lease in a document", "MongoDB", openMongo},
 	{"redis", "C4", "Redis", inRedis(redislock.New)},
 	{"fair", "C14", "Redis", inRedis(redislock.NewFair)},
+	{"rw", "C15", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
+		rw, err := redislock.NewRW(c, ttl, o)
+		if err != nil {
+			return nil, err
+		}
+		return rw.Write, nil
+	})},
 	{"semaphore", "C16", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
 		return redislock.NewSemaphore(c, ttl, 2, o)
 	})},
+	{"watch", "C17", "Redis", onKey(updateKey)},
 	{"etcd", "D1", "etcd", openEtcd},
+	{"guard-postgres", "guard in PostgreSQL", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
+		return pglock.Guard(ctx, tx, key, 1)
+	})},
+	{"guard-mongo", "guard in MongoDB", "MongoDB", openMongoGuard},
+	{"guard-redis", "guard in Redis", "Redis", onKey(guardKey)},
 }
 
 // measured is what a measurement found.

@@ -21,7 +21,7 @@ var moneyFlow = &flow{
 	Name: "transfer", Title: "A race for money",
 	About: "Two strategies make the same payments at the same time, each on two replicas of the shop, with real PostgreSQL and etcd. All payments are of 100.00 EUR from one account, which has enough for each of them once. At the end PostgreSQL adds up the balances: what was paid and not debited came from nowhere.",
 	Size:  "Payments",
-	Words: map[string]string{"done": "paid", "refused": "insufficient funds", "what": "euros by which balances differ from their entries"},
+	Words: map[string]string{"done": "paid", "refused": "insufficient funds", "paused": "what it had sent to PostgreSQL arrived at the end of the pause", "what": "euros by which balances differ from their entries"},
 	Figures: []Figure{
 		{Key: "drift", Label: "drift", Unit: "EUR", Curve: "bad"},
 		{Key: "total", Label: "all balances", Unit: "EUR"},
@@ -35,7 +35,7 @@ var moneyFlow = &flow{
 		Drop:  "For some payments, the lease of the holder is revoked in etcd. The holder is not told at once. Without a lock in etcd there is nothing to revoke.",
 		Cut:   "Twice, all connections to etcd are cut, and refused for a second, as if etcd were killed. Without a lock in etcd there is nothing to cut.",
 	},
-	Default:    Settings{Strategies: []string{"etcd-unfenced", "etcd-fenced"}, Clients: 32, Size: 100, Fault: Pause},
+	Default:    Settings{Strategies: []string{"etcd-unfenced", "etcd-fence-only"}, Clients: 32, Size: 100, Fault: Pause},
 	invariants: transfer.Invariants.Invariants,
 	requests:   1, moments: []moment{read, granted}, dropEvery: 8,
 	open: openMoney,
@@ -54,7 +54,7 @@ func LeaseIDs(client *clientv3.Client, prefix string, ttl time.Duration) (lockin
 
 // money is the scene of moneyFlow.
 type money struct {
-	place
+	site
 	lane   *lane
 	url    string
 	pool   *pgxpool.Pool // of the audit
@@ -63,8 +63,8 @@ type money struct {
 	client map[uuid.UUID]int // payee → its client, from 1
 }
 
-func openMoney(ctx context.Context, p place, l *lane) (_ scene, err error) {
-	m := &money{place: p, lane: l, client: map[uuid.UUID]int{}}
+func openMoney(ctx context.Context, p site, l *lane) (_ scene, err error) {
+	m := &money{site: p, lane: l, client: map[uuid.UUID]int{}}
 	l.pauseTime = etcdTTL + 600*time.Millisecond
 	if m.url, err = makeTables(ctx, p, transfer.Migrate); err != nil {
 		return nil, err

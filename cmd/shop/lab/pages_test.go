@@ -80,14 +80,12 @@ func TestShopPage_WhatIsBoughtInOneWindowAppearsInTheOther(t *testing.T) {
 	alice.do(chromedp.Click("#requests li:first-child button"))
 	alice.await("the outcome", contains("#requests li:first-child .ok", "Replayed: Order"))
 	bob.await("both orders", `document.querySelectorAll("#orders li").length === 2`)
-	alice.shoot("shop")
 
 	alice.do(chromedp.Click("#orders button")) // give it back
 	bob.await("the cancellation", contains("#orders", "cancelled")+" && "+contains("#products", "99"))
 	s.breaks(Outage{"etcd", "does not reply: …"})
 	bob.await("the outage", contains("#down", "etcd does not reply"))
 	alice.wantOnPhone()
-	alice.shoot("shop-phone")
 	if orders, err := s.orders.Products(t.Context()); err != nil || orders[0].Stock != 99 {
 		t.Errorf("%v %v, want one coffee sold", orders, err)
 	}
@@ -108,7 +106,6 @@ func TestPatternsPage_AVisitorMeasuresThem(t *testing.T) {
 	if rows := eval[int](b, `document.querySelectorAll("#figures tbody tr").length`); rows != len(measurements) { // redis twice
 		b.Errorf("%d rows at the top, want %d", rows, len(measurements))
 	}
-	b.shoot("patterns")
 	if !s.lab.reserve() {
 		t.Fatal("a measurement is still running")
 	}
@@ -117,7 +114,6 @@ func TestPatternsPage_AVisitorMeasuresThem(t *testing.T) {
 	s.lab.release()
 	s.lab.work.Done()
 	b.wantOnPhone()
-	b.shoot("patterns-phone")
 }
 
 // do sends a request on a connection of its own.

@@ -78,20 +78,23 @@ func prepareTable(t *table.Table, source []byte, left map[string]string) {
 		t.FirstChild().AppendChild(t.FirstChild(), head)
 	}
 	for row := t.FirstChild().NextSibling(); row != nil; row = row.NextSibling() {
-		at, name := 0, ""
+		var names []string // the number of the pattern, and the pattern
+		at := 0
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
 			cell.SetAttributeString("data-label", []byte(labels[at]))
-			if at < 2 && name == "" { // the number of the pattern, or without one the pattern
-				name = plain(cell, source)
+			if at < 2 {
+				names = append(names, plain(cell, source))
 			}
 			at++
 		}
 		if patterns {
 			cell := table.NewTableCell()
 			cell.SetAttributeString("data-label", []byte("on this machine"))
-			if m, ok := left[name]; ok {
-				cell.SetAttributeString("data-measure", []byte(m))
-				delete(left, name)
+			for _, name := range names {
+				if m, ok := left[name]; ok {
+					cell.SetAttributeString("data-measure", []byte(m))
+					delete(left, name)
+				}
 			}
 			row.AppendChild(row, cell)
 		}

@@ -92,7 +92,7 @@ func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
 		return nil, err
 	}
 	for n, strategy := range s.Strategies {
-		l, err := openLane(ctx, s, strategy, place{cfg, r.db, fmt.Sprintf("%s_race_%d", schema, n+1)})
+		l, err := openLane(ctx, s, strategy, site{cfg, r.db, fmt.Sprintf("%s_race_%d", schema, n+1)})
 		if err != nil {
 			return nil, err
 		}

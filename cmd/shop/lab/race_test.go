@@ -147,12 +147,12 @@ func TestRace_ALateWriteMovesMoneyTwiceUnlessItIsFenced(t *testing.T) {
 	s.shows(Settings{Seed: 1, Flow: "transfer", Clients: 16, Size: 32}, func(r Result) string {
 		unfenced, fenced := r.Lanes[0], r.Lanes[1]
 		switch {
-		case r.Fault != Pause || unfenced.Strategy != "etcd-unfenced" || fenced.Strategy != "etcd-fenced":
+		case r.Fault != Pause || unfenced.Strategy != "etcd-unfenced" || fenced.Strategy != "etcd-fence-only":
 			t.Fatalf("the default is %+v", r.Settings)
 		case unfenced.Verdict.Holds || !strings.HasPrefix(unfenced.Verdict.Text, "money moved twice: "):
 			return "etcd-unfenced moved no money twice"
 		case fenced.Verdict.Figures["paid"] != fenced.Verdict.Figures["debited"] || !strings.HasPrefix(fenced.Verdict.Text, "paid "):
-			t.Errorf("etcd-fenced: %+v", fenced.Verdict)
+			t.Errorf("etcd-fence-only: %+v", fenced.Verdict)
 		case !slices.ContainsFunc(unfenced.Events, func(e Event) bool { return e.Kind == "committed" && e.Note == "arrived late" }):
 			return "no late write of etcd-unfenced arrived"
 		}
@@ -247,7 +247,7 @@ func TestRace_OfTheOtherStrategiesTheSafeOnesHoldAndOnlyTheWrongBreak(t *testing
 		{"inventory", Cut, []string{"combined", "redis+row"}, "cut"},
 		{"transfer", Drop, []string{"etcd-unfenced", "etcd-fenced"}, "stale"},
 		{"transfer", Cut, []string{"naive", "etcd-fenced"}, "cut"},
-		{"transfer", Pause, []string{"combined", "etcd-fence-only"}, "stale"},
+		{"transfer", Pause, []string{"combined", "etcd-fenced"}, "resumed"},
 		{"transfer", NoFault, []string{"lease-id-fence", "row"}, "done"},
 		{"transfer", NoFault, []string{"serializable"}, "done"},
 		{"wallet", Pause, []string{"naive", "lockid"}, "resumed"},
@@ -357,7 +357,7 @@ func TestLab_BadRequestsGetAClearAnswer(t *testing.T) {
 func TestOpen_RefusesASchemaWhoseNameWouldBeCutOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	if _, err := makeTables(t.Context(), place{Config: s.cfg, name: strings.Repeat("s", nameMax+1)}, inventory.Migrate); err == nil || !strings.Contains(err.Error(), "63") {
+	if _, err := makeTables(t.Context(), site{Config: s.cfg, name: strings.Repeat("s", nameMax+1)}, inventory.Migrate); err == nil || !strings.Contains(err.Error(), "63") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -64,7 +64,8 @@ type record struct {
 
 	mu        sync.Mutex
 	events    []Event
-	attempts  []attempt      // the first is number 1
+	attempts  []attempt // the first is number 1
+	batches   int
 	current   map[int]int    // client → its last attempt
 	owners    map[string]int // owner of a lease → its attempt
 	latencies []float64
@@ -74,6 +75,7 @@ type record struct {
 
 type attempt struct {
 	replica int
+	request int // from 0, or the number of a batch
 	asked   time.Time
 }
 
@@ -81,17 +83,34 @@ func newRecord(start time.Time) *record {
 	return &record{start: start, owners: map[string]int{}, current: map[int]int{}}
 }
 
-// begin numbers an attempt.
-func (r *record) begin(kind string, replica, client int) (number int) {
+// begin numbers an attempt of a client to have a request done.
+func (r *record) begin(replica, client, request int) (number int) {
 	r.mu.Lock()
-	r.attempts = append(r.attempts, attempt{replica, time.Now()})
+	r.attempts = append(r.attempts, attempt{replica, request, time.Now()})
 	number = len(r.attempts)
 	r.current[client] = number
 	r.mu.Unlock()
-	if kind != "" {
-		r.add(Event{Attempt: number, Kind: kind, Client: client})
-	}
+	r.add(Event{Attempt: number, Kind: "asked", Client: client})
 	return number
+}
+
+// beginBatch numbers an attempt for the requests that wait in a replica.
+func (r *record) beginBatch(replica int) (number int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts = append(r.attempts, attempt{replica, r.batches, time.Now()})
+	r.batches++
+	return len(r.attempts)
+}
+
+// request returns the request of an attempt, or the number of a batch.
+func (r *record) request(attempt int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if attempt == 0 { // a batch before the first that took a lock
+		return 0
+	}
+	return r.attempts[attempt-1].request
 }
 
 // of returns the last attempt of a client, which sends one request at a time.
@@ -158,8 +177,8 @@ func (r *record) observe(e locking.Event) {
 	}
 }
 
-// turn notes that an attempt has its turn in a queue that has no Observer.
-func (r *record) turn(attempt int) {
+// waited notes that an attempt has its turn in a queue that has no Observer.
+func (r *record) waited(attempt int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waits = append(r.waits, milliseconds(time.Since(r.attempts[attempt-1].asked)))

@@ -47,7 +47,7 @@ func (r *replica) attempt(ctx context.Context) int {
 // locked returns the attempt that has got a lock with ctx. If it is a batch, it begins here.
 func (r *replica) locked(ctx context.Context) int {
 	if _, ok := ctx.Value(attemptKey{}).(int); !ok {
-		r.batch.Store(int64(r.lane.record.begin("", r.number, 0)))
+		r.batch.Store(int64(r.lane.record.beginBatch(r.number)))
 	}
 	return r.attempt(ctx)
 }

@@ -138,7 +138,7 @@ func fail(w http.ResponseWriter, status int, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": strings.ReplaceAll(err.Error(), "lab: ", "")})
 }
 
-// start starts a race, and answers when its buyers begin.
+// start starts a race, and answers when its clients begin.
 func (l *Lab) start(w http.ResponseWriter, r *http.Request) {
 	var s Settings
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyMax))

@@ -92,7 +92,7 @@ func (s Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Command is the command line that repeats the race, on servers of its own.
+// Command is the command line that repeats the race, on servers of its own, in a checkout with Go.
 func (s Settings) Command() string {
 	s = s.WithDefaults()
 	var b strings.Builder

@@ -18,7 +18,7 @@ var stockFlow = &flow{
 	Name: "inventory", Title: "A race for stock",
 	About: "Two strategies sell the same stock to the same buyers at the same time, each on two replicas of the shop, with real PostgreSQL and Redis. The buyers want three times the stock. At the end PostgreSQL counts what was sold.",
 	Size:  "Stock",
-	Words: map[string]string{"done": "sold", "refused": "out of stock", "what": "units sold, and stock left, from the tables"},
+	Words: map[string]string{"done": "sold", "refused": "out of stock", "paused": "the purchase that it stopped at had read the stock", "what": "units sold, and stock left, from the tables"},
 	Figures: []Figure{
 		{Key: "sold", Label: "sold", Curve: "bad"}, {Key: "left", Label: "left", Curve: "good"}, {Key: "opening", Label: "opening stock"},
 	},
@@ -39,18 +39,18 @@ const redisTTL = 1500 * time.Millisecond
 
 // stock is the scene of stockFlow.
 type stock struct {
-	place
+	site
 	lane *lane
 	url  string
 	sku  string
 	pool *pgxpool.Pool // of the audit
 }
 
-func openStock(ctx context.Context, p place, l *lane) (_ scene, err error) {
+func openStock(ctx context.Context, p site, l *lane) (_ scene, err error) {
 	if p.RedisURL == "" {
 		return nil, fmt.Errorf("%w: for Redis set --redis-url or SHOP_REDIS_URL", errNotConfigured)
 	}
-	s := &stock{place: p, lane: l, sku: "race-" + l.strategy.Name}
+	s := &stock{site: p, lane: l, sku: "race-" + l.strategy.Name}
 	l.pauseTime = redisTTL + 400*time.Millisecond
 	if s.url, err = makeTables(ctx, p, inventory.Migrate); err != nil {
 		return nil, err

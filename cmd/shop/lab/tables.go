@@ -22,8 +22,8 @@ const (
 	idleMax  = 4 * time.Second // of a transaction: longer than a pause
 )
 
-// makeTables makes the tables of a place, empty, in a schema of their own, and returns a URL with that schema.
-func makeTables(ctx context.Context, p place, migrate func(ctx context.Context, databaseURL string) error) (string, error) {
+// makeTables makes the tables of a site, empty, in a schema of their own, and returns a URL with that schema.
+func makeTables(ctx context.Context, p site, migrate func(ctx context.Context, databaseURL string) error) (string, error) {
 	if len(p.name) > nameMax { // PostgreSQL would cut it off, and another schema could have the rest as its name
 		return "", fmt.Errorf("lab: the schema %s would have a name of more than %d bytes", p.name, nameMax)
 	}

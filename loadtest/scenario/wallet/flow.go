@@ -108,7 +108,7 @@ func New(env Environment) *loadtest.Flow {
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
 			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and every balance is the sum of its entries"},
 			{Code: "M4", Name: "members-agree", Means: "all members of the replica set have the same data, and nothing that was acknowledged is rolled back"},
-			{Code: "W-SIDE", Name: "side-effects", Means: "the bonus service applies each operation once; a bonus is in a balance exactly if its credit was committed (or its client abandoned it after busy); without a fault no request calls the service twice, unless it reached a time limit"},
+			wallet.SideEffects,
 			{Code: "W-WIRE", Name: "transaction-protocol", Means: "on the wire, each transaction begins with a lock under a new lockId, no statement is outside of a transaction, and none is committed after an error"},
 			{Code: "I-RIGHT", Name: "authorization", Means: "no request is refused except for lack of funds, a key that was used before, or another client's wallet"},
 			money.AllSpendable,
