@@ -277,9 +277,10 @@ func pool(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	c.MaxConns = 66 // each of 64 waiters of a session lock has a connection
-	// A waiter that leaves cancels its statement. By default pgx closes the connection, and all have to connect again.
+	// A waiter that leaves cancels its statement. By default pgx closes the connection, and all have to connect again. A
+	// statement that ends soon is not cancelled: a cancel request that comes late would end the next statement.
 	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: retryEvery, DeadlineDelay: time.Second}
 	}
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
