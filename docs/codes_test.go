@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	codeInGo    = regexp.MustCompile(`\{Code: "([A-Z0-9-]+)", Name: "([a-z-]+)"`)
+	codeInGo    = regexp.MustCompile(`Code:\s+"([A-Z0-9-]+)",\s+Name:\s+"([a-z-]+)"`)
 	codeInAudit = regexp.MustCompile(`(?m)^(?:--|//) invariant: ([A-Z0-9-]+) ([a-z-]+):`) // of a database
 	codeWord    = regexp.MustCompile(`[A-Z]+[0-9]?(?:-[A-Z]+)?`)
 )

@@ -89,7 +89,7 @@ func TestTLS_AnUnknownCertificateIsRefused(t *testing.T) {
 	}
 	for name, call := range map[string]func(ctx context.Context, address string) error{
 		"Redis": func(ctx context.Context, address string) error {
-			client, err := redislock.Connect("rediss://"+address, time.Second)
+			client, err := redislock.Connect("rediss://"+address, time.Minute)
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func TestTLS_AnUnknownCertificateIsRefused(t *testing.T) {
 				handshake <- err
 			}()
 			_, port, _ := net.SplitHostPort(listener.Addr().String())
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			called := make(chan error, 1)
 			go func() { called <- call(ctx, "localhost:"+port) }()
