@@ -40,13 +40,13 @@ test: ## everything CI runs: lint, Go tests on real servers, each benchmark once
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
-times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which four run at a time
+times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which three run at a time
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
 lint: vet staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
 
-# Tests mostly wait, so four packages run at a time, the longest first, with four parallel tests each. vet goes before: it compiles what
+# Tests mostly wait, so three packages run at a time, the longest first, with four parallel tests each. vet goes before: it compiles what
 # they import. On a new machine that takes minutes, in which servers and tests would be too slow.
 # The benchmarks run after the tests of their package, in the same binary. go test itself must not
 # know of them: with -bench it runs one package at a time.
@@ -72,7 +72,7 @@ PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 ZOOKEEPER = /usr/share/java/zookeeper.jar
 
 race: vet ## only the Go tests, and each benchmark once, under the race detector, on real servers
-	$(call timed,go test -race,$(call tested,-p 4 -parallel 4,$(LONGEST) ./...) | tee bin/packages || $(again))
+	$(call timed,go test -race,$(call tested,-p 3 -parallel 4,$(LONGEST) ./...) | tee bin/packages || $(again))
 
 # $(call tested,FLAGS,PACKAGES) runs their tests and benchmarks on real servers.
 tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuffle=on -count=1 $(1) $(2) -args $(ONCE)

@@ -90,8 +90,7 @@ func TestCluster(t *testing.T) {
 
 // In a Cluster of three nodes the keys of a hash tag are on one of them. Messages reach the
 // waiters on whichever node they are subscribed.
-func TestCluster_ThreeNodes(t *testing.T) {
-	t.Parallel()
+func TestCluster_ThreeNodes(t *testing.T) { // not beside other tests, which have servers and time limits of their own
 	g, _ := startNodes(t)
 	contracts(t, g, "store", "waiter", "fair", "writer", "permit")
 }

@@ -69,16 +69,13 @@ func contract(t *testing.T, kind string) {
 	locktest.Run(t, target{url: redisURL(t), kind: kinds[kind]}.open, promisesOf(kind))
 }
 
-// contracts runs the contract of several kinds side by side; a store is of no kind.
+// contracts runs the contract of several kinds, two at once: they share the servers, and their checks have time
+// limits. A store is of no kind.
 func contracts(t *testing.T, g target, names ...string) {
-	all := map[string]string{}
-	for _, kind := range names {
-		all[kind] = kind
-	}
-	locktest.Subtests(t, all, func(t *testing.T, kind string) {
+	locktest.SideBySide(2, names, func(kind string) {
 		g := g
 		g.kind = kinds[kind]
-		locktest.Run(t, g.open, promisesOf(kind))
+		t.Run(kind, func(t *testing.T) { locktest.Run(t, g.open, promisesOf(kind)) })
 	})
 }
 

@@ -63,8 +63,7 @@ func startSentinels(t testing.TB) (g target, master *locktest.Server) {
 }
 
 // The contract as long as the master lives. It restarts before a sentinel replaces it.
-func TestSentinel_Contract(t *testing.T) {
-	t.Parallel()
+func TestSentinel_Contract(t *testing.T) { // not beside other tests, which have servers and time limits of their own
 	g, _ := startSentinels(t)
 	contracts(t, g, "store", "waiter", "fair", "writer", "permit")
 }
