@@ -16,7 +16,10 @@ func TestSchedules_NoticeMutants(t *testing.T) {
 	}
 	slots := make(chan struct{}, 2)
 	for name, m := range map[string]struct{ file, from, to string }{
-		"answers shifted by one":           {"serve.go", "r.answer(results[i])", "r.answer(results[(i+1)%len(results)])"},
+		"answers shifted by one": {"serve.go", "r.answer(results[i])", "r.answer(results[(i+1)%len(results)])"},
+		"answers swapped after one leaves": {
+			"combine.go", "	if q.empty() && !q.running", "	if len(q.waiting) > 1 {\n		q.waiting[0].done, q.waiting[1].done = q.waiting[1].done, q.waiting[0].done\n	}\n	if q.empty() && !q.running",
+		},
 		"the lease is kept after all":      {"serve.go", "if err := t.apply(ctx, l, batch); err != nil {", "if err := t.apply(ctx, l, batch); err != nil && !undecided(err) {"},
 		"a request is served twice":        {"serve.go", "	return batch, nil\n", "	if len(batch) == 2 {\n		return batch, list\n	}\n	return batch, nil\n"},
 		"answered before the commit":       {"serve.go", "	results, err := t.call(", "	batch[0].answer(Result[A]{})\n	results, err := t.call("},
