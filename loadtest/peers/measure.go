@@ -114,8 +114,14 @@ func alone(ctx context.Context, l locker, n int, over time.Duration) (c contest,
 			err = left
 		}
 	}()
-	return contend(ctx, l, fresh(), n, counter, over)
+	c, err = contend(ctx, l, fresh(), n, counter, over)
+	time.Sleep(settle)
+	return c, err
 }
+
+// settle is the pause after a measurement. PostgreSQL executes a cancel request a moment after it was sent, and might
+// cancel a statement of the next measurement.
+const settle = 100 * time.Millisecond
 
 // cpu returns the CPU time of this process.
 func cpu() time.Duration {

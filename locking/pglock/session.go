@@ -74,7 +74,7 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 	}
 	switch {
 	case err != nil:
-		x.end(refused(err))
+		x.giveUp()
 		return l, err
 	case !free:
 		x.end(true)
@@ -185,14 +185,23 @@ func (x *session) try(ctx context.Context) (free bool, err error) {
 	return free, err
 }
 
-// wait waits until the session has the lock. The end of ctx closes the connection, and
-// cancels the statement at the server.
+// wait waits until the session has the lock. The end of ctx cancels the statement at the server. It
+// closes the connection too, unless the pool has a CancelRequestContextWatcherHandler.
 func (x *session) wait(ctx context.Context) error {
 	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, x.lock)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
 	}
 	return classify(ctx, busy(err))
+}
+
+// giveUp returns the connection after an error. A statement that the server canceled may have
+// taken the lock before.
+func (x *session) giveUp() {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+	x.end(err == nil)
 }
 
 // end returns the connection to the pool if it is clean, without a lock, and closes it otherwise.

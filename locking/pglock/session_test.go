@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -81,6 +83,48 @@ func TestSession_RenewKnowsItsSessionByMoreThanThePid(t *testing.T) {
 	}
 }
 
+// A waiter that gives up keeps its connection, if the pool cancels statements, and keeps no lock.
+func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(locktest.Env(t, "SHOP_POSTGRES_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 2
+	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: answerTimeout}
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store := NewSessions(pool, rand.Text())
+	t.Cleanup(store.Close)
+	held := locktest.Taken(t, store, "k")
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := store.Acquire(ctx, "k")
+		cancel()
+		if !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want ErrBusy and DeadlineExceeded", err)
+		}
+	}
+	if n := pool.Stat().NewConnsCount(); n != 2 {
+		t.Errorf("%d connections were made, want 2", n)
+	}
+	if err := store.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	x, _ := store.held.Get(locktest.Taken(t, store, "k").Owner)
+	var locks int
+	err = x.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, x.lock).Scan(&locks)
+	if err != nil || locks != 1 {
+		t.Errorf("%d sessions have or want the lock, %v, want 1", locks, err)
+	}
+}
+
 func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
@@ -91,8 +135,10 @@ func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	t.Cleanup(other.Close)
 	lease := locktest.Taken(t, store, "k")
 	store.Close()
-	store.Close()                 // a second Close has no effect
-	locktest.Taken(t, other, "k") // the session has ended
+	store.Close()                                              // a second Close has no effect
+	if _, err := other.Acquire(t.Context(), "k"); err != nil { // the session ends
+		t.Errorf("after Close: %v", err)
+	}
 	if _, err := store.TryAcquire(t.Context(), "b"); !errors.Is(err, ErrClosed) {
 		t.Errorf("acquire after Close: %v, want ErrClosed", err)
 	}

@@ -32,10 +32,14 @@ type inbox struct {
 
 	mu    sync.Mutex
 	woken map[string]chan struct{} // by the name for which one waiter waits
+	lined map[string]struct{}      // the names for which a wake-up is due to the next waiter
 }
 
-func newInbox(s *Store) *inbox {
-	i := &inbox{store: s, channel: s.prefix + "{" + s.tag + "}wake", poll: poll, silence: silence, woken: map[string]chan struct{}{}}
+func newInbox(s *Store, name string) *inbox {
+	i := &inbox{
+		store: s, channel: s.prefix + "{" + s.tag + "}wake" + name, poll: poll, silence: silence,
+		woken: map[string]chan struct{}{}, lined: map[string]struct{}{},
+	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i
 }
@@ -60,11 +64,37 @@ func (i *inbox) remove(names ...string) {
 	}
 }
 
+// enter notes that the server will wake this process for names. The waiter that is the next may not have
+// called add yet.
+func (i *inbox) enter(names ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, name := range names {
+		i.lined[name] = struct{}{}
+	}
+}
+
+// inLine reports whether the wake-up for each of names, once entered, is still due. add goes before, so that
+// the caller cannot miss it.
+func (i *inbox) inLine(names ...string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n := 0
+	for _, name := range names {
+		if _, is := i.lined[name]; is {
+			n++
+		}
+		delete(i.lined, name)
+	}
+	return n == len(names)
+}
+
 // wake wakes the waiters for names.
 func (i *inbox) wake(names ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, name := range names {
+		delete(i.lined, name)
 		notify(i.woken[name])
 	}
 }
@@ -72,6 +102,7 @@ func (i *inbox) wake(names ...string) {
 func (i *inbox) wakeAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	clear(i.lined)
 	for _, c := range i.woken {
 		notify(c)
 	}

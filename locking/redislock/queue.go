@@ -62,7 +62,7 @@ func newQueueStore(client redis.UniversalClient, ttl time.Duration, o Options, m
 		return nil, err
 	}
 	return &QueueStore{
-		store: s, inbox: newInbox(s), mode: mode, space: space, limit: limit, ticketTTL: 12 * poll,
+		store: s, inbox: newInbox(s, ""), mode: mode, space: space, limit: limit, ticketTTL: 12 * poll,
 		scripts: newQueueScripts(queueLua, takeLua, keepLua, leaveLua),
 	}, nil
 }

@@ -51,20 +51,27 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 		return locking.Lease{}, err
 	}
 	locks, names := s.names(keys)
+	lease, _, err = s.acquire(ctx, s.scripts.acquire, keys, locks, names)
+	return lease, err
+}
+
+// acquire sends script, which takes locks for a new owner: acquire.lua, or await.lua with more names and args.
+func (s *Store) acquire(ctx context.Context, script *redis.Script, keys, locks, names []string, args ...any) (lease locking.Lease, reply int64, err error) {
 	owner := rand.Text() // at least 128 random bits
-	err = s.resolver.Acquire(ctx, func() error {
+	args = append([]any{owner, s.ttl.Milliseconds(), len(locks)}, args...)
+	err = s.resolver.Acquire(ctx, func() (err error) {
 		sent := time.Now() // before the request: the TTL cannot start earlier
-		fence, err := s.send(ctx, s.scripts.acquire, names, owner, s.ttl.Milliseconds(), len(locks))
-		if err == nil && fence <= 0 {
+		reply, err = s.send(ctx, script, names, args...)
+		if err == nil && reply <= 0 {
 			err = locking.ErrBusy
 		}
-		lease = locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(fence), Until: sent.Add(s.trust)}
+		lease = locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(reply), Until: sent.Add(s.trust)}
 		return err
 	}, s.removal(locks, owner))
 	if err != nil {
-		return locking.Lease{}, err
+		return locking.Lease{}, reply, err
 	}
-	return lease, nil
+	return lease, reply, nil
 }
 
 // check returns the keys in order, unless ctx has ended or they cannot be in one lease.

@@ -3,7 +3,9 @@ package redislock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,12 +62,11 @@ func subscribe(t testing.TB, i *inbox) {
 func (w waits) awaits(t *testing.T) <-chan locktest.Outcome[locking.Lease] {
 	t.Helper()
 	client := w.inbox.store.client
-	client.Del(t.Context(), w.inbox.store.scope("k")+"wait:k") // that of an earlier wait
 	done := locktest.Beside(w.acquire)
 	locktest.Eventually(t, "the server knows the waiter", func() bool {
 		scope := w.inbox.store.scope("k")
 		waiting := func(space string) int64 { return client.ZCount(t.Context(), scope+space+":k", "(0", "+inf").Val() }
-		return client.Exists(t.Context(), scope+"wait:k").Val()+waiting("queue")+waiting("permits") > 0
+		return client.ZCard(t.Context(), scope+"line:k").Val()+waiting("queue")+waiting("permits") > 0
 	})
 	return done
 }
@@ -294,14 +295,14 @@ func TestWaiter_ExcludesAStore(t *testing.T) {
 	}
 }
 
-// Without the mark, a release wakes no waiter: the poll ends the wait.
+// Without its message, a release wakes no waiter: the poll ends the wait.
 func TestWaiter_NoticesARelease(t *testing.T) {
 	t.Parallel()
 	locktest.Subtests(t, map[string]func(*Waiter){
-		"another mark": func(w *Waiter) {
-			w.release = edited(t, wakeLua, "KEYS[locks + i]) == 1", "KEYS[locks + i] .. 'x') == 1")
+		"another line": func(w *Waiter) {
+			w.release = edited(t, wakeLua, "wake(KEYS[locks + i],", "wake(KEYS[locks + i] .. 'x',")
 		},
-		"no message": func(w *Waiter) { w.release = edited(t, wakeLua, "redis.pcall('PUBLISH', ARGV[3], KEYS[i])", "") },
+		"no message": func(w *Waiter) { w.release = edited(t, wakeLua, "redis.pcall('PUBLISH', channel .. first, lock)", "1") },
 	}, func(t *testing.T, edit func(*Waiter)) {
 		prefix := newPrefix(t, redisURL(t))
 		holder, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
@@ -318,6 +319,104 @@ func TestWaiter_NoticesARelease(t *testing.T) {
 		w.inbox.wakeAll()
 		give(t, w, awaited(t, done))
 	})
+}
+
+// Processes that wait are woken in turn. If the last to wait is woken, two of three processes pass the lock to each other.
+func TestWaiter_ProcessesTakeTurns(t *testing.T) {
+	t.Parallel()
+	locktest.Subtests(t, map[string]struct {
+		pop  string
+		fair bool
+	}{"the first": {"ZPOPMIN", true}, "the last": {"ZPOPMAX", false}}, func(t *testing.T, test struct {
+		pop  string
+		fair bool
+	},
+	) {
+		const turns, hold, pause = 60, 5 * time.Millisecond, time.Millisecond
+		prefix := newPrefix(t, redisURL(t))
+		var grants [3]int
+		var all sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		total := 0 // the lock guards it, and grants
+		for i := range grants {
+			w := waiter(t, "waiter", redisURL(t), prefix).Store.(*Waiter)
+			w.release = redis.NewScript(strings.ReplaceAll(wakeLua, "ZPOPMIN", test.pop))
+			subscribe(t, w.inbox)
+			all.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := w.Acquire(ctx, "k")
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Error(err)
+						}
+						return
+					}
+					time.Sleep(hold)
+					grants[i]++
+					if total++; total == turns {
+						stop()
+					}
+					if err := w.Release(t.Context(), lease); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(pause) // else this process may be faster than the one that is woken
+				}
+			})
+		}
+		all.Wait()
+		fewest, most := min(grants[0], grants[1], grants[2]), max(grants[0], grants[1], grants[2])
+		if fair := 2*fewest >= most; fair != test.fair {
+			t.Errorf("the processes were granted the lock %v times: fair is %v, want %v", grants, fair, test.fair)
+		}
+	})
+}
+
+// A process that was killed, and one that has given up, delay nobody.
+func TestWaiter_PassesOverProcessesThatDoNotWait(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix(t, redisURL(t))
+	holder, gone, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+	subscribe(t, gone.inbox)
+	subscribe(t, w.inbox)
+	held := locktest.Taken(t, holder, "k")
+	client, line := w.inbox.store.client, w.inbox.store.scope("k")+"line:k"
+	client.ZAdd(t.Context(), line, redis.Z{Member: "killed", Score: 1})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := locktest.Beside(func() (locking.Lease, error) { return gone.Store.(*Waiter).Acquire(ctx, "k") })
+	locktest.Eventually(t, "two processes are in the line", func() bool { return client.ZCard(t.Context(), line).Val() == 2 })
+	done := locktest.Beside(w.acquire)
+	locktest.Eventually(t, "three processes are in the line", func() bool { return client.ZCard(t.Context(), line).Val() == 3 })
+	cancel()
+	if o := <-gaveUp; !errors.Is(o.Err, locking.ErrBusy) || !errors.Is(o.Err, context.Canceled) {
+		t.Errorf("gave up: %v, want ErrBusy and Canceled", o.Err)
+	}
+	locktest.Eventually(t, "the process that gave up has left the line", func() bool { return client.ZCard(t.Context(), line).Val() == 2 })
+	give(t, holder, held)
+	give(t, w, awaited(t, done))
+}
+
+// A process that is woken too late keeps its place before those that came after it.
+func TestWaiter_KeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix(t, redisURL(t))
+	holder, w, later := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+	subscribe(t, w.inbox)
+	subscribe(t, later.inbox)
+	client, line := w.inbox.store.client, w.inbox.store.scope("k")+"line:k"
+	first := func() []string { return client.ZRange(t.Context(), line, 0, -1).Val() }
+	held := locktest.Taken(t, holder, "k")
+	done := w.awaits(t)
+	second := locktest.Beside(later.acquire)
+	locktest.Eventually(t, "both are in the line", func() bool { return len(first()) == 2 })
+	client.ZPopMin(t.Context(), line) // woken …
+	w.inbox.wakeAll()                 // … and too late
+	want := []string{w.Store.(*Waiter).process, later.Store.(*Waiter).process}
+	locktest.Eventually(t, "the first is the first again", func() bool { return slices.Equal(first(), want) })
+	give(t, holder, held)
+	give(t, w, awaited(t, done))
+	give(t, later, awaited(t, second))
 }
 
 func redisDo(t *testing.T, args ...any) {
