@@ -38,7 +38,7 @@ type Config[Q, A any] struct {
 	// eighth of the time that the last batch took; 0: 2 ms. The lease is held meanwhile.
 	MaxGather time.Duration
 
-	Pause time.Duration // after MaxTurn, in which a woken process can take the lease; 0: 2 ms
+	Pause time.Duration // after a turn of MaxTurn, in which a woken process can take the lease; 0: 2 ms
 	Trust time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
 	Tries int           // of a request whose outcome is unknown; 0: 3
 

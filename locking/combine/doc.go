@@ -25,7 +25,7 @@
 //	             ▼
 //	      take the lease ──▶ batch r1 r2 r3 ──▶ batch r4 r5 ──▶ … ──▶ release
 //	             ▲            Apply, answers      Apply, answers        │
-//	             └───────────── more wait, but MaxTurn is over ─────────┘
+//	             └─────────────────── MaxTurn is over: Pause ───────────┘
 //	                            so that other processes get the lease
 //
 // A request is queued, running or answered. The mutex of the Combiner guards the change:
@@ -80,7 +80,8 @@
 //
 // # What it does not do
 //
-// It does not make a Store fair. After MaxTurn it releases the lease, pauses for a moment, and requests it again. Another
+// It does not make a Store fair. After MaxTurn it releases the lease and pauses for a moment (Pause), whether requests
+// wait or not: the clients of the last batch send their next ones at once. Then it requests the lease again. Another
 // process gets its turn if the Store wakes it or has a queue (locking.Waiter), and may starve if the Store polls.
 //
 // It does not reorder, and it does not share anything between processes: each has its own queue, and

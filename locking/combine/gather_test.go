@@ -99,3 +99,26 @@ func TestDo_FewRequestsWaitForAnotherTurn(t *testing.T) {
 		})
 	}
 }
+
+// The clients of the last batch of a turn send their next requests at once. These wait for Pause before the lease is
+// requested again, since another process was woken by the release. A client alone, whose turns are short, does not wait.
+func TestDo_AFullTurnIsFollowedByAPause(t *testing.T) {
+	const pause = 2 * time.Millisecond
+	for turn, want := range map[time.Duration]time.Duration{8 * time.Millisecond: pause, 9 * time.Millisecond: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var ended time.Time
+			var waited time.Duration
+			c := open(t, Config[string, string]{MaxTurn: turn, MaxGather: time.Nanosecond, Pause: pause, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+				waited = time.Since(ended)
+				defer func() { ended = time.Now() }()
+				return echo(8*time.Millisecond)(ctx, l, batch)
+			}})
+			<-ask(t.Context(), c, "first", "k")
+			time.Sleep(time.Microsecond)
+			<-ask(t.Context(), c, "next", "k")
+			if late := waited - want; late < 0 || late > 2*time.Microsecond {
+				t.Errorf("MaxTurn %v: the next batch began %v after the last one, want %v", turn, waited, want)
+			}
+		})
+	}
+}

@@ -14,8 +14,8 @@ import (
 // serve takes lease after lease until no request is left.
 func (c *Combiner[Q, A]) serve(name string, q *queue[Q, A]) {
 	t := &turns[Q, A]{Combiner: c, queue: q}
-	for over := false; !c.finish(name, q); over = t.turn() {
-		if over {
+	for !c.finish(name, q) {
+		if t.turn() {
 			select {
 			case <-time.After(c.config.Pause):
 			case <-c.life.Done():
@@ -42,7 +42,8 @@ type turns[Q, A any] struct {
 	late  int // leases in a row that came too late for a batch
 }
 
-// turn takes the lease once, and applies batches under it. over: until MaxTurn was over.
+// turn takes the lease once, and applies batches under it. over: until MaxTurn was over, or while requests wait. The
+// clients that were answered last send their next requests at once, and these must not overtake another process.
 func (t *turns[Q, A]) turn() (over bool) {
 	ctx, stop := context.WithCancel(t.life)
 	defer stop()
@@ -50,8 +51,8 @@ func (t *turns[Q, A]) turn() (over bool) {
 	granted, began := false, false
 	err := locking.Do(ctx, t.config.Store, lock, t.queue.keys, func(ctx context.Context, l locking.Lease) error {
 		granted = true
-		largest := 0
-		for first := time.Now(); trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn); {
+		largest, first := 0, time.Now()
+		for trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn) {
 			batch := t.take(largest / fewPart)
 			if len(batch) == 0 {
 				break
@@ -63,7 +64,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 			}
 			t.gather(ctx, min(time.Since(start)/gatherPart, t.config.MaxGather, t.config.MaxTurn-time.Since(first)))
 		}
-		over = began && ctx.Err() == nil && t.waiting()
+		over = began && ctx.Err() == nil && (time.Since(first) >= t.config.MaxTurn || t.waiting())
 		return context.Cause(ctx)
 	})
 	t.end()

@@ -72,7 +72,7 @@
 // So the package promises exclusion among holders that stop at Until, on a server that
 // keeps its data; that a dead holder's keys are free within the TTL; and a fence.
 // It does not promise fairness: the first request after the release is granted. (The
-// queue below does.)
+// queue below does. A Waiter is fair as long as no request comes at the moment of a release.)
 // WAIT and min-replicas-to-write make the window of a failover smaller, but do not close it.
 //
 // Against eviction, set maxmemory-policy noeviction, or use a server for locks alone.
@@ -121,21 +121,30 @@
 //
 // # The wake-up
 //
-// A waiter that polls adds half a pause to each hand-over, and sends requests in vain. A
-// Waiter marks the lock instead, and the release of a marked lock publishes a message:
+// A waiter that polls adds half a pause to each hand-over, and sends requests in vain. The
+// Waiters of several processes stand in a line instead, and a release wakes the first:
 //
 //	waiter A          holder             server
 //	 subscribe ------------------------->  once for each process, at its first wait
 //	 acquire.lua ----------------------->  busy
-//	 await.lua ------------------------->  SET lock{366}wait:sku-1 … PX: marked
-//	                   wake.lua -------->  DEL …; the mark exists, so PUBLISH
+//	 await.lua ------------------------->  busy; ZADD lock{366}line:sku-1: A is in the line
+//	                   wake.lua -------->  DEL …; ZPOPMIN: A is the first, so PUBLISH …wake:A
 //	 <------------------------------------ the name of the lock
-//	 acquire.lua ----------------------->  granted
+//	 await.lua ------------------------->  granted
 //
-// A release without waiters publishes nothing: it looks for a mark, one command more than
+// A release without waiters publishes nothing: it looks for a line, one command more than
 // that of Store, in the same script. In each process only the first waiter for a key sends
-// requests, and the others wait in a locking.Queue, in order. Several processes hear one
-// message; the first request wins.
+// requests, and the others wait in a locking.Queue, in order. If there are others, the grant
+// puts the process at the end of the line again. So a hand-over is two scripts, however many wait.
+//
+// Processes are woken one by one, and not all at once, for two reasons. Each that comes too
+// late costs two scripts. And Redis sends a message to its subscribers in the order in which
+// they subscribed: the last of three would come too late each time, and starve.
+//
+// The line is no queue. A request that comes between the release and that of the woken process is
+// granted; the woken process then has its place at the front again. A process that has
+// subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
+// count the subscribers of other nodes).
 //
 // A message is a hint, and any may be lost: it is sent once, to the current subscribers.
 // So a waiter polls four times a second, whatever it hears. A new subscription wakes all
