@@ -66,6 +66,8 @@
 //	the server's clock jumps ahead      the same                            the same
 //	the server's clock jumps back       nothing                             busy for longer; the
 //	                                                                        counter keeps fences growing
+//	the answer to a release that        the release is unknown; the        busy
+//	handed the lock over is lost        waiter finds its grant
 //	no server                           an error at once (refused), or      the same
 //	                                    within the time-outs (silent)
 //
@@ -135,7 +137,19 @@
 // A release without waiters publishes nothing: it looks for a line, one command more than
 // that of Store, in the same script. In each process only the first waiter for a key sends
 // requests, and the others wait in a locking.Queue, in order. If there are others, the grant
-// puts the process at the end of the line again. So a hand-over is two scripts, however many wait.
+// puts the process at the end of the line again.
+//
+// If the first in the line is the process that releases, the script sends no message. It
+// grants the lock to the next waiter of the process, as acquire.lua would, and the answer to the release
+// has the fence of that lease:
+//
+//	holder, waiter B    server
+//	 wake.lua ------->  DEL …; ZPOPMIN: the same process; SET … fence:B
+//	 <----------------  the fence: B holds the lock, and the next of the process is in the line
+//
+// So within a process a hand-over is one request, with one write to the disk, where acquire and release are
+// two. B counts its Until from before this request. If the answer is lost, B asks with await.lua, as the same
+// owner, and finds its grant. If B has given up meanwhile, the lock is released again.
 //
 // Processes are woken one by one, and not all at once, for two reasons. Each that comes too
 // late costs two scripts. And Redis sends a message to its subscribers in the order in which

@@ -48,30 +48,35 @@ var ErrHashTag = errors.New("redislock: on Redis Cluster several keys in one lea
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
 	if keys, err = s.check(ctx, keys); err != nil {
-		return locking.Lease{}, err
+		return lease, err
 	}
-	locks, names := s.names(keys)
-	lease, _, err = s.acquire(ctx, s.scripts.acquire, keys, locks, names)
-	return lease, err
+	return s.tryAcquire(ctx, keys)
 }
 
-// acquire sends script, which takes locks for a new owner: acquire.lua, or await.lua with more names and args.
-func (s *Store) acquire(ctx context.Context, script *redis.Script, keys, locks, names []string, args ...any) (lease locking.Lease, reply int64, err error) {
-	owner := rand.Text() // at least 128 random bits
-	args = append([]any{owner, s.ttl.Milliseconds(), len(locks)}, args...)
+func (s *Store) tryAcquire(ctx context.Context, keys []string) (lease locking.Lease, err error) {
+	locks, names := s.names(keys)
+	owner := newOwner()
 	err = s.resolver.Acquire(ctx, func() (err error) {
-		sent := time.Now() // before the request: the TTL cannot start earlier
-		reply, err = s.send(ctx, script, names, args...)
-		if err == nil && reply <= 0 {
-			err = locking.ErrBusy
-		}
-		lease = locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(reply), Until: sent.Add(s.trust)}
+		lease, _, err = s.take(ctx, s.scripts.acquire, owner, keys, len(locks), names)
 		return err
 	}, s.removal(locks, owner))
 	if err != nil {
-		return locking.Lease{}, reply, err
+		return locking.Lease{}, err
 	}
-	return lease, reply, nil
+	return lease, nil
+}
+
+func newOwner() string { return rand.Text() } // at least 128 random bits
+
+// take sends a script that takes locks for owner: acquire.lua, or await.lua with more names and args. reply is its
+// number: the fence, or at most 0 if another owner has one of the locks.
+func (s *Store) take(ctx context.Context, script *redis.Script, owner string, keys []string, locks int, names []string, args ...any) (lease locking.Lease, reply int64, err error) {
+	sent := time.Now() // before the request: the TTL cannot start earlier
+	reply, err = s.send(ctx, script, names, append([]any{owner, s.ttl.Milliseconds(), locks}, args...)...)
+	if err == nil && reply <= 0 {
+		err = locking.ErrBusy
+	}
+	return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(reply), Until: sent.Add(s.trust)}, reply, err
 }
 
 // check returns the keys in order, unless ctx has ended or they cannot be in one lease.

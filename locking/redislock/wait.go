@@ -7,7 +7,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +35,9 @@ type Waiter struct {
 	inbox          *inbox
 	queue          locking.Queue[string] // of this process: only the first waiter for a key sends requests
 	await, release *redis.Script
+
+	mu    sync.Mutex
+	first map[string]*waiting // by lock: to which a release in this process may hand it over
 }
 
 // NewWaiter makes a Waiter whose leases last ttl; see New. The first wait opens one
@@ -45,12 +50,13 @@ func NewWaiter(client redis.UniversalClient, ttl time.Duration, o Options) (*Wai
 	process, all := rand.Text(), newInbox(s, "").channel+":"
 	return &Waiter{
 		Store: s, process: process, channel: all, inbox: newInbox(s, ":"+process),
-		await: awaitScript(acquireLua, awaitLua), release: redis.NewScript(wakeLua),
+		await: redis.NewScript(withTake(awaitLua)), release: redis.NewScript(withTake(wakeLua)), first: map[string]*waiting{},
 	}, nil
 }
 
-func awaitScript(acquire, await string) *redis.Script {
-	return redis.NewScript("local function take()\n" + acquire + "\nend\n" + await)
+// withTake puts acquire.lua before a script, as its function take.
+func withTake(script string) string {
+	return "local function take()\n" + acquireLua + "\nend\n" + script
 }
 
 // Acquire waits for all keys: in this process in the order of arrival, and the processes
@@ -72,22 +78,31 @@ func (w *Waiter) Acquire(ctx context.Context, keys ...string) (lease locking.Lea
 	defer ticket.Leave(keys...)
 	r := w.request(keys)
 	if !ticket.Waited { // else the waiter before this one has just taken the keys
-		if lease, _, err = w.acquire(ctx, w.scripts.acquire, keys, r.locks, r.names); !errors.Is(err, locking.ErrBusy) {
+		if lease, err = w.tryAcquire(ctx, keys); !errors.Is(err, locking.ErrBusy) {
 			return lease, err
 		}
 	}
+	r.owner = newOwner()
 	woken := w.inbox.add(r.locks...)
 	defer w.inbox.remove(r.locks...)
 	err = locking.ErrBusy
 	if !ticket.Waited || !w.inbox.inLine(r.locks...) {
 		lease, err = r.takeOrWait(ctx)
 	}
-	for errors.Is(err, locking.ErrBusy) && w.inbox.wait(ctx, woken) == nil {
+	for errors.Is(err, locking.ErrBusy) {
+		if lease, handed := r.wait(ctx, woken); handed {
+			return lease, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
 		lease, err = r.takeOrWait(ctx)
 	}
+	if err != nil {
+		r.leave()
+	}
 	if err != nil && ctx.Err() != nil {
-		w.leave(keys)
-		return lease, gaveUp(ctx, err)
+		err = gaveUp(ctx, err)
 	}
 	return lease, err
 }
@@ -100,11 +115,14 @@ func gaveUp(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", locking.ErrBusy, err)
 }
 
-// waiting is the request of the first waiter of this process.
+// waiting is the request of the first waiter of this process for its keys.
 type waiting struct {
 	*Waiter
+	owner                     string
 	keys, locks, names, lines []string
-	place                     int64 // of this process in the lines; 0: none yet
+	place                     int64              // of this process in the lines; 0: none yet
+	handed                    chan locking.Lease // closed without a lease if there is none
+	unsure                    bool               // a release may have handed over the lock, and its answer was lost
 }
 
 func (w *Waiter) request(keys []string) *waiting {
@@ -112,55 +130,132 @@ func (w *Waiter) request(keys []string) *waiting {
 	return &waiting{Waiter: w, keys: keys, locks: locks, names: names, lines: w.lines(keys)}
 }
 
-// takeOrWait takes the keys, or puts this process into their lines. A grant puts it there too,
-// for the next of its waiters: that one then sends no request before it is woken.
-func (r *waiting) takeOrWait(ctx context.Context) (lease locking.Lease, err error) {
-	again := 0
-	if slices.ContainsFunc(r.keys, func(key string) bool { return r.queue.Len(key) > 1 }) {
-		again = 1
+// wait waits until the next request should be sent, or until a release in this process has handed the lock over.
+func (r *waiting) wait(ctx context.Context, woken <-chan struct{}) (lease locking.Lease, handed bool) {
+	r.handed = make(chan locking.Lease, 1)
+	if len(r.keys) == 1 {
+		r.mu.Lock()
+		r.first[r.locks[0]] = r
+		r.mu.Unlock()
 	}
-	lease, reply, err := r.acquire(ctx, r.await, r.keys, r.locks, append(r.names, r.lines...),
-		r.process, r.place, (4 * r.inbox.poll).Milliseconds(), again)
-	switch {
-	case err == nil && again == 1:
-		r.inbox.enter(r.locks...)
-	case errors.Is(err, locking.ErrBusy):
-		r.place = -reply
+	_ = r.inbox.wait(ctx, woken)
+	if r.claim(r.locks) == r || len(r.keys) > 1 {
+		return lease, false
 	}
-	return lease, err
+	select { // the release is under way, or has ended
+	case lease, handed = <-r.handed:
+		r.unsure = r.unsure || !handed
+	case <-ctx.Done():
+		r.resolver.Go(r.giveBack)
+	}
+	return lease, handed
 }
 
-// leave takes this process out of the lines of keys, unless others of its goroutines wait for
-// them. Until that is done, a release may wake this process in vain, and the others poll.
-func (w *Waiter) leave(keys []string) {
-	if slices.ContainsFunc(keys, func(key string) bool { return w.queue.Len(key) > 1 }) {
+// claim returns the waiter to which the lock may be handed over, once; nil: none.
+func (w *Waiter) claim(locks []string) *waiting {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(locks) != 1 {
+		return nil
+	}
+	r := w.first[locks[0]]
+	delete(w.first, locks[0])
+	return r
+}
+
+// giveBack frees a lock that is handed over to a waiter that has given up.
+func (r *waiting) giveBack() {
+	if lease, handed := <-r.handed; handed {
+		_ = r.Release(context.WithoutCancel(r.inbox.life), lease)
+	} else {
+		r.resolver.Abandon(r.removal(r.locks, r.owner))
+	}
+}
+
+// takeOrWait takes the keys, or puts this process into their lines. A grant puts it there too,
+// for the next of its waiters: that one then sends no request before it is woken. The answer "busy" is kept from
+// the Resolver, which would remove a later grant of this owner if an earlier request had no answer.
+func (r *waiting) takeOrWait(ctx context.Context) (lease locking.Lease, err error) {
+	var busy error
+	again := r.behind(1)
+	err = r.resolver.Acquire(ctx, func() (err error) {
+		var reply int64
+		lease, reply, err = r.take(ctx, r.await, r.owner, r.keys, len(r.locks), append(r.names, r.lines...), r.process, r.place, r.lasts(), again)
+		if errors.Is(err, locking.ErrBusy) {
+			r.place, busy, err = -reply, err, nil
+		}
+		return err
+	}, r.removal(r.locks, r.owner))
+	if err = cmp.Or(err, busy); err != nil {
+		return locking.Lease{}, err
+	}
+	if again == 1 {
+		r.inbox.enter(r.locks...)
+	}
+	return lease, nil
+}
+
+// behind returns 1 if more than n goroutines of this process are in the queue of one of the keys, else 0.
+func (r *waiting) behind(n int) int {
+	if slices.ContainsFunc(r.keys, func(key string) bool { return r.queue.Len(key) > n }) {
+		return 1
+	}
+	return 0
+}
+
+// lasts is how long a line lasts, in milliseconds, unless a process enters it again.
+func (w *Waiter) lasts() int64 { return (4 * w.inbox.poll).Milliseconds() }
+
+// leave takes this process out of the lines, unless others of its goroutines wait. Until that is done, a release may
+// wake this process in vain, and the others poll. It also frees what a release without an answer may have handed over.
+func (r *waiting) leave() {
+	if r.unsure {
+		r.resolver.Abandon(r.removal(r.locks, r.owner))
+	}
+	if r.behind(1) == 1 {
 		return
 	}
-	w.resolver.Abandon(func(ctx context.Context) (err error) {
-		for _, line := range w.lines(keys) {
-			err = cmp.Or(err, w.client.ZRem(ctx, line, w.process).Err())
+	r.resolver.Abandon(func(ctx context.Context) (err error) {
+		for _, line := range r.lines {
+			err = cmp.Or(err, r.client.ZRem(ctx, line, r.process).Err())
 		}
 		return err
 	})
 }
 
 // Release frees the keys, as that of Store does, and wakes the first process in the line of
-// each.
+// each. If that is this process, its next waiter has the key at once.
 func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	locks, _ := w.names(l.Keys)
-	waits, counts := 0, 1
-	if slices.ContainsFunc(l.Keys, func(key string) bool { return w.queue.Len(key) > 0 }) {
-		waits = 1
-	}
+	r, counts, owner := w.request(l.Keys), 1, ""
 	if w.cluster {
 		counts = 0
 	}
-	reply, err := w.send(ctx, w.release, append(locks[:len(locks):len(locks)], w.lines(l.Keys)...), value(l), l.Owner, w.process, waits, w.channel, counts)
-	if err != nil || reply%2 == 1 {
-		w.inbox.wake(locks...)
+	next := w.claim(r.locks)
+	if next == nil && r.behind(0) == 1 {
+		runtime.Gosched() // the grant of l has just let the next waiter begin
+		next = w.claim(r.locks)
 	}
-	return w.released(l, reply/2, err, w.removal(locks, l.Owner))
+	if next != nil {
+		owner = next.owner
+		defer close(next.handed)
+	}
+	again, sent := r.behind(1), time.Now()
+	reply, err := w.send(ctx, w.release, append(r.names, r.lines...), owner, w.ttl.Milliseconds(), len(r.locks),
+		w.process, r.behind(0), w.lasts(), again, value(l), l.Owner, w.channel, counts)
+	held := reply / 2
+	switch {
+	case err == nil && reply < 0:
+		held = 1
+		w.inbox.wake(r.locks...) // it waits for handed then
+		if again == 1 {
+			w.inbox.enter(r.locks...)
+		}
+		next.handed <- locking.Lease{Keys: next.keys, Owner: owner, Fence: locking.Fence(-reply), Until: sent.Add(w.trust)}
+	case err != nil || reply%2 == 1:
+		w.inbox.wake(r.locks...)
+	}
+	return w.released(l, held, err, w.removal(r.locks, l.Owner))
 }
 
 // lines returns the names of the lines of keys.

@@ -1,18 +1,28 @@
 -- Deletes the locks that one owner holds, like release.lua, and wakes the first process in
--- the line of each.
+-- the line of each. If that is this process, its next waiter gets the lock at once.
+-- The text of acquire.lua stands before this one, as the function take.
 --
--- KEYS     the locks, then a line for each (await.lua)
--- ARGV[1]  the grant: "fence:owner", exactly as acquire.lua wrote it
--- ARGV[2]  owner
--- ARGV[3]  this process
--- ARGV[4]  1 if one of its own goroutines waits for one of the locks
--- ARGV[5]  the beginning of the channel of a process; the message is the name of the lock
--- ARGV[6]  1 if PUBLISH counts all subscribers: a node of a Cluster counts its own
+-- KEYS     the locks, the fence counters of their buckets, and a line for each lock (await.lua)
+-- ARGV[1]  the owner that waits in this process for this one lock, or '': none, or for several
+-- ARGV[2]  TTL in milliseconds
+-- ARGV[3]  how many of KEYS are locks
+-- ARGV[4]  this process
+-- ARGV[5]  1 if one of its goroutines waits for one of the locks
+-- ARGV[6]  how long the lines last, in milliseconds
+-- ARGV[7]  1 if others of its goroutines wait behind the owner
+-- ARGV[8]  the grant to delete: "fence:owner", exactly as acquire.lua wrote it
+-- ARGV[9]  its owner
+-- ARGV[10] the beginning of the channel of a process; the message is the name of the lock
+-- ARGV[11] 1 if PUBLISH counts all subscribers: a node of a Cluster counts its own
 -- returns  how many of the locks were still under this grant, times two; plus 1 if this
---          process is the first in a line
+--          process is the first in a line; or minus the fence of the owner that waited
 --
 -- A user who may not publish releases all the same (pcall): waiters poll.
-local grant, owner, process, waits, channel, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5], ARGV[6] == '1'
+local next, locks, process, waits = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
+local lasts, again, grant, owner = ARGV[6], ARGV[7] == '1', ARGV[8], ARGV[9]
+local channel, counts = ARGV[10], ARGV[11] == '1'
+local lines = {}
+for i = locks, 1, -1 do lines[i] = table.remove(KEYS) end
 
 -- wake removes the first process from a line, and sends it a message. It returns 1 if that
 -- is this process, which needs none. Processes that do not listen are passed over.
@@ -28,13 +38,20 @@ local function wake(line, lock)
   end
 end
 
-local locks, held, own = #KEYS / 2, 0, 0
+local held, own = 0, 0
 for i = 1, locks do
   local value = redis.call('GET', KEYS[i])
   if value == grant then held = held + 1 end
   if value and string.match(value, '^%d+:(.*)$') == owner then
     redis.call('DEL', KEYS[i])
-    own = math.max(own, wake(KEYS[locks + i], KEYS[i]))
+    own = math.max(own, wake(lines[i], KEYS[i]))
   end
 end
-return 2 * held + own
+if own == 0 or held < locks or next == '' then return 2 * held + own end
+
+if again then
+  local now = redis.call('TIME')
+  redis.call('ZADD', lines[1], string.format('%.0f', now[1] * 1000000 + now[2]), process)
+  redis.call('PEXPIRE', lines[1], lasts)
+end
+return -take()

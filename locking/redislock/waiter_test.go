@@ -1,0 +1,333 @@
+package redislock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// The goroutines of a process wait in order, and only the first of them sends requests.
+func TestWaiter_OneRequestForAllWaitersOfAProcess(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix(t, redisURL(t))
+	holder, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+	held := locktest.Taken(t, holder, "k")
+	var order []int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	queue := &w.Store.(*Waiter).queue
+	for i := range 8 {
+		all.Go(func() {
+			lease, err := w.acquire()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := w.Release(t.Context(), lease); err != nil {
+				t.Error(err)
+			}
+		})
+		locktest.Eventually(t, "the waiter is in the queue", func() bool { return queue.Len("k") == i+1 })
+	}
+	w.inbox.mu.Lock()
+	waiting := len(w.inbox.woken)
+	w.inbox.mu.Unlock()
+	if waiting > 1 {
+		t.Errorf("%d goroutines wait for a message, want 1", waiting)
+	}
+	give(t, holder, held)
+	all.Wait()
+	for i, n := range order {
+		if i != n {
+			t.Fatalf("granted in the order %v", order)
+		}
+	}
+}
+
+// The lock is one: a Waiter and a Store exclude each other.
+func TestWaiter_ExcludesAStore(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, time.Minute)
+	w := waiter(t, "waiter", redisURL(t), store.prefix)
+	lease := locktest.Taken(t, store, "k")
+	locktest.WantHeld(t, w, "k")
+	give(t, store, lease)
+	lease = locktest.Taken(t, w, "k")
+	locktest.WantHeld(t, store, "k")
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without its message, a release wakes no waiter: the poll ends the wait.
+func TestWaiter_NoticesARelease(t *testing.T) {
+	t.Parallel()
+	locktest.Subtests(t, map[string]func(*Waiter){
+		"another line": func(w *Waiter) {
+			w.release = edited(t, withTake(wakeLua), "wake(lines[i],", "wake(lines[i] .. 'x',")
+		},
+		"no message": func(w *Waiter) {
+			w.release = edited(t, withTake(wakeLua), "redis.pcall('PUBLISH', channel .. first, lock)", "1")
+		},
+	}, func(t *testing.T, edit func(*Waiter)) {
+		prefix := newPrefix(t, redisURL(t))
+		holder, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+		edit(holder.Store.(*Waiter))
+		subscribe(t, w.inbox)
+		held := locktest.Taken(t, holder, "k")
+		done := w.awaits(t)
+		give(t, holder, held)
+		select {
+		case o := <-done:
+			t.Errorf("granted: %+v", o)
+		case <-time.After(time.Second):
+		}
+		w.inbox.wakeAll()
+		give(t, w, awaited(t, done))
+	})
+}
+
+// Processes that wait are woken in turn. If the last to wait is woken, two of three processes pass the lock to each other.
+func TestWaiter_ProcessesTakeTurns(t *testing.T) {
+	t.Parallel()
+	locktest.Subtests(t, map[string]struct {
+		pop  string
+		fair bool
+	}{"the first": {"ZPOPMIN", true}, "the last": {"ZPOPMAX", false}}, func(t *testing.T, test struct {
+		pop  string
+		fair bool
+	},
+	) {
+		const turns, hold, pause = 60, 5 * time.Millisecond, time.Millisecond
+		prefix := newPrefix(t, redisURL(t))
+		var grants [3]int
+		var all sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		total := 0 // the lock guards it, and grants
+		for i := range grants {
+			w := waiter(t, "waiter", redisURL(t), prefix).Store.(*Waiter)
+			w.release = redis.NewScript(strings.ReplaceAll(withTake(wakeLua), "ZPOPMIN", test.pop))
+			subscribe(t, w.inbox)
+			all.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := w.Acquire(ctx, "k")
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Error(err)
+						}
+						return
+					}
+					time.Sleep(hold)
+					grants[i]++
+					if total++; total == turns {
+						stop()
+					}
+					if err := w.Release(t.Context(), lease); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(pause) // else this process may be faster than the one that is woken
+				}
+			})
+		}
+		all.Wait()
+		fewest, most := min(grants[0], grants[1], grants[2]), max(grants[0], grants[1], grants[2])
+		if fair := 2*fewest >= most; fair != test.fair {
+			t.Errorf("the processes were granted the lock %v times: fair is %v, want %v", grants, fair, test.fair)
+		}
+	})
+}
+
+// A process that was killed, and one that has given up, delay nobody.
+func TestWaiter_PassesOverProcessesThatDoNotWait(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix(t, redisURL(t))
+	holder, gone, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+	subscribe(t, gone.inbox)
+	subscribe(t, w.inbox)
+	held := locktest.Taken(t, holder, "k")
+	client, line := w.inbox.store.client, w.inbox.store.scope("k")+"line:k"
+	client.ZAdd(t.Context(), line, redis.Z{Member: "killed", Score: 1})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := locktest.Beside(func() (locking.Lease, error) { return gone.Store.(*Waiter).Acquire(ctx, "k") })
+	locktest.Eventually(t, "two processes are in the line", func() bool { return client.ZCard(t.Context(), line).Val() == 2 })
+	done := locktest.Beside(w.acquire)
+	locktest.Eventually(t, "three processes are in the line", func() bool { return client.ZCard(t.Context(), line).Val() == 3 })
+	cancel()
+	if o := <-gaveUp; !errors.Is(o.Err, locking.ErrBusy) || !errors.Is(o.Err, context.Canceled) {
+		t.Errorf("gave up: %v, want ErrBusy and Canceled", o.Err)
+	}
+	locktest.Eventually(t, "the process that gave up has left the line", func() bool { return client.ZCard(t.Context(), line).Val() == 2 })
+	give(t, holder, held)
+	give(t, w, awaited(t, done))
+}
+
+// A process that is woken too late keeps its place before those that came after it.
+func TestWaiter_KeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix(t, redisURL(t))
+	holder, w, later := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+	subscribe(t, w.inbox)
+	subscribe(t, later.inbox)
+	client, line := w.inbox.store.client, w.inbox.store.scope("k")+"line:k"
+	first := func() []string { return client.ZRange(t.Context(), line, 0, -1).Val() }
+	held := locktest.Taken(t, holder, "k")
+	done := w.awaits(t)
+	second := locktest.Beside(later.acquire)
+	locktest.Eventually(t, "both are in the line", func() bool { return len(first()) == 2 })
+	client.ZPopMin(t.Context(), line) // woken …
+	w.inbox.wakeAll()                 // … and too late
+	want := []string{w.Store.(*Waiter).process, later.Store.(*Waiter).process}
+	locktest.Eventually(t, "the first is the first again", func() bool { return slices.Equal(first(), want) })
+	give(t, holder, held)
+	give(t, w, awaited(t, done))
+	give(t, later, awaited(t, second))
+}
+
+// queued lets n goroutines of w wait for k in order, and release it. The channel has their leases, in the order of the grants.
+func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
+	t.Helper()
+	granted := make(chan locking.Lease, n)
+	for i := range n {
+		before := w.Store.(*Waiter).queue.Len("k")
+		go func() {
+			lease, err := w.acquire()
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- lease
+			time.Sleep(2 * time.Millisecond)
+			if err := w.Release(t.Context(), lease); err != nil {
+				t.Error(err)
+			}
+		}()
+		locktest.Eventually(t, fmt.Sprintf("waiter %d is in the queue", i), func() bool { return w.Store.(*Waiter).queue.Len("k") == before+1 })
+	}
+	return granted
+}
+
+// A release hands the lock over to the next waiter of its process, in the same request, with a fence and a TTL of its own.
+func TestWaiter_HandsOverInOneRequest(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
+	var requests atomic.Int64
+	p.OnRequest(func(b []byte, _, _ net.Conn) bool {
+		requests.Add(int64(bytes.Count(b, []byte("evalsha"))))
+		return true
+	})
+	w := waiter(t, "waiter", "redis://"+p.Addr, prefix)
+	subscribe(t, w.inbox)
+	last := locktest.Taken(t, w, "k")
+	granted := w.queued(t, n)
+	w.waitsHere(t)
+	before, asked := requests.Load(), time.Now()
+	give(t, w, last)
+	for range n {
+		lease := <-granted
+		if lease.Fence <= last.Fence || lease.Owner == last.Owner || lease.Until.Before(asked) || time.Until(lease.Until) > time.Minute {
+			t.Errorf("%+v after %+v", lease, last)
+		}
+		last = lease
+	}
+	locktest.Eventually(t, "the lock is free", func() bool { return free(t, w.inbox.store) })
+	if sent := requests.Load() - before; sent != n+1 {
+		t.Errorf("%d requests for %d releases", sent, n+1)
+	}
+}
+
+// waitsHere returns when a release in this process would hand k over.
+func (w waits) waitsHere(t *testing.T) {
+	t.Helper()
+	s := w.Store.(*Waiter)
+	locktest.Eventually(t, "a goroutine waits", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.first) > 0
+	})
+}
+
+func free(t *testing.T, s *Store) bool {
+	t.Helper()
+	return s.client.Exists(t.Context(), s.scope("k")+"lock:k").Val() == 0
+}
+
+// The holder releases, and the waiter gives up before the answer comes. The lock that it got is freed.
+func TestWaiter_AHandOverThatComesTooLateIsGivenBack(t *testing.T) {
+	t.Parallel()
+	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
+	w, other := waiter(t, "waiter", "redis://"+p.Addr, prefix), waiter(t, "waiter", redisURL(t), prefix)
+	subscribe(t, w.inbox)
+	held := locktest.Taken(t, w, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := locktest.Beside(func() (locking.Lease, error) { return w.Store.(*Waiter).Acquire(ctx, "k") })
+	w.waitsHere(t)
+	answered, deliver := make(chan struct{}, 1), make(chan struct{})
+	p.OnReply(func(b []byte, _, _ net.Conn) bool {
+		if b[0] == ':' && len(answered) == 0 { // not a message
+			answered <- struct{}{}
+			<-deliver
+		}
+		return true
+	})
+	released := locktest.Beside(func() (struct{}, error) { return struct{}{}, w.Release(t.Context(), held) })
+	locktest.Eventually(t, "the server has handed over", func() bool { return len(answered) > 0 })
+	cancel()
+	if o := <-gaveUp; !errors.Is(o.Err, locking.ErrBusy) || !errors.Is(o.Err, context.Canceled) {
+		t.Errorf("gave up: %v, want ErrBusy and Canceled", o.Err)
+	}
+	if free(t, other.inbox.store) {
+		t.Error("the lock was not handed over")
+	}
+	close(deliver)
+	if o := <-released; o.Err != nil {
+		t.Error(o.Err)
+	}
+	locktest.Eventually(t, "the lock is free", func() bool { return free(t, other.inbox.store) })
+}
+
+// The answer to the release is lost. The waiter asks, and finds that the lock was handed over to it.
+func TestWaiter_AHandOverWithoutAnAnswerIsFound(t *testing.T) {
+	t.Parallel()
+	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
+	w := waiter(t, "waiter", "redis://"+p.Addr, prefix)
+	direct := connect(t, redisURL(t), time.Minute)
+	subscribe(t, w.inbox)
+	held := locktest.Taken(t, w, "k")
+	done := locktest.Beside(w.acquire)
+	w.waitsHere(t)
+	lost := make(chan struct{}, 1)
+	p.OnReply(func(b []byte, _, _ net.Conn) bool {
+		select {
+		case lost <- struct{}{}:
+			return false
+		default:
+			return true
+		}
+	})
+	if err := w.Release(t.Context(), held); !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want ErrOutcomeUnknown", err)
+	}
+	lease := awaited(t, done)
+	if value, err := direct.Get(t.Context(), w.inbox.store.scope("k")+"lock:k").Result(); err != nil || value != fmt.Sprintf("%d:%s", lease.Fence, lease.Owner) {
+		t.Errorf("the lock has %q, %v, the lease is %+v", value, err, lease)
+	}
+	give(t, w, lease)
+}
