@@ -139,8 +139,8 @@
 // requests, and the others wait in a locking.Queue, in order. If there are others, the grant
 // puts the process at the end of the line again.
 //
-// If the first in the line is the process that releases, the script sends no message. It
-// grants the lock to the next waiter of the process, as acquire.lua would, and the answer to the release
+// If the first in the line is the process that releases, or if it has had the lock for less than 2 ms, the script
+// sends no message. It grants the lock to the next waiter of the process, as acquire.lua would, and the answer to the release
 // has the fence of that lease:
 //
 //	holder, waiter B    server
@@ -150,6 +150,8 @@
 // So within a process a hand-over is one request, with one write to the disk, where acquire and release are
 // two. B counts its Until from before this request. If the answer is lost, B asks with await.lua, as the same
 // owner, and finds its grant. If B has given up meanwhile, the lock is released again.
+//
+// So a process has a turn of 2 ms, in which it serves several of its waiters, and then the next process has one.
 //
 // Processes are woken one by one, and not all at once, for two reasons. Each that comes too
 // late costs two scripts. And Redis sends a message to its subscribers in the order in which
@@ -266,6 +268,8 @@
 //     https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
 //   - Salvatore Sanfilippo, "Is Redlock safe?" (2016): what a monotonic clock and
 //     counting from before the request give. http://antirez.com/news/101
+//   - D. Dice, V. J. Marathe, N. Shavit, "Lock Cohorting", PPoPP 2012: to hand a lock over within a group for a
+//     while, where that costs less, before the next group.
 //   - Redisson's issues: 1104, 2099, 3004, 3730 and 5019 (tickets of a fair lock that
 //     delay or block the living), 1763 (a release before the subscription), 2144 (one
 //     expiry for all readers).

@@ -32,13 +32,13 @@ type inbox struct {
 
 	mu    sync.Mutex
 	woken map[string]chan struct{} // by the name for which one waiter waits
-	lined map[string]struct{}      // the names for which a wake-up is due to the next waiter
+	lined map[string]time.Time     // for which a wake-up is due to the next waiter, and since when this process has the lock
 }
 
 func newInbox(s *Store, name string) *inbox {
 	i := &inbox{
 		store: s, channel: s.prefix + "{" + s.tag + "}wake" + name, poll: poll, silence: silence,
-		woken: map[string]chan struct{}{}, lined: map[string]struct{}{},
+		woken: map[string]chan struct{}{}, lined: map[string]time.Time{},
 	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i
@@ -64,29 +64,28 @@ func (i *inbox) remove(names ...string) {
 	}
 }
 
-// enter notes that the server will wake this process for names. The waiter that is the next may not have
-// called add yet.
-func (i *inbox) enter(names ...string) {
+// enter notes that the server will wake this process for names, of which it has had the locks since a time. The waiter
+// that is the next may not have called add yet.
+func (i *inbox) enter(since time.Time, names ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, name := range names {
-		i.lined[name] = struct{}{}
+		i.lined[name] = since
 	}
 }
 
 // inLine reports whether the wake-up for each of names, once entered, is still due. add goes before, so that
 // the caller cannot miss it.
-func (i *inbox) inLine(names ...string) bool {
+func (i *inbox) inLine(names ...string) (since time.Time, due bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	n := 0
+	due = true
 	for _, name := range names {
-		if _, is := i.lined[name]; is {
-			n++
-		}
+		at, is := i.lined[name]
+		since, due = at, due && is
 		delete(i.lined, name)
 	}
-	return n == len(names)
+	return since, due
 }
 
 // wake wakes the waiters for names.

@@ -35,10 +35,15 @@ type Waiter struct {
 	inbox          *inbox
 	queue          locking.Queue[string] // of this process: only the first waiter for a key sends requests
 	await, release *redis.Script
+	turn           time.Duration
 
 	mu    sync.Mutex
 	first map[string]*waiting // by lock: to which a release in this process may hand it over
 }
+
+// turn is how long the goroutines of a process may hand a lock over to each other, while other processes wait. A
+// hand-over within a process is one request, and between processes it is two and a message.
+const turn = 2 * time.Millisecond
 
 // NewWaiter makes a Waiter whose leases last ttl; see New. The first wait opens one
 // connection, for messages.
@@ -50,7 +55,7 @@ func NewWaiter(client redis.UniversalClient, ttl time.Duration, o Options) (*Wai
 	process, all := rand.Text(), newInbox(s, "").channel+":"
 	return &Waiter{
 		Store: s, process: process, channel: all, inbox: newInbox(s, ":"+process),
-		await: redis.NewScript(withTake(awaitLua)), release: redis.NewScript(withTake(wakeLua)), first: map[string]*waiting{},
+		await: redis.NewScript(withTake(awaitLua)), release: redis.NewScript(withTake(wakeLua)), first: map[string]*waiting{}, turn: turn,
 	}, nil
 }
 
@@ -60,7 +65,8 @@ func withTake(script string) string {
 }
 
 // Acquire waits for all keys: in this process in the order of arrival, and the processes
-// that wait are woken in the order in which they began to wait. A process that comes at the
+// that wait get their turns in the order in which they began to wait. In its turn a process may grant
+// a key to several of its waiters, for 2 ms at most if others wait. A process that comes at the
 // moment of a release may be faster than the one that is woken. A key that expires, or whose
 // message is lost, is requested again within a quarter of a second.
 //
@@ -86,7 +92,8 @@ func (w *Waiter) Acquire(ctx context.Context, keys ...string) (lease locking.Lea
 	woken := w.inbox.add(r.locks...)
 	defer w.inbox.remove(r.locks...)
 	err = locking.ErrBusy
-	if !ticket.Waited || !w.inbox.inLine(r.locks...) {
+	due := false
+	if r.since, due = w.inbox.inLine(r.locks...); !ticket.Waited || !due {
 		lease, err = r.takeOrWait(ctx)
 	}
 	for errors.Is(err, locking.ErrBusy) {
@@ -121,6 +128,7 @@ type waiting struct {
 	owner                     string
 	keys, locks, names, lines []string
 	place                     int64              // of this process in the lines; 0: none yet
+	since                     time.Time          // since when this process has had the lock; zero: another may have it
 	handed                    chan locking.Lease // closed without a lease if there is none
 	unsure                    bool               // a release may have handed over the lock, and its answer was lost
 }
@@ -190,7 +198,7 @@ func (r *waiting) takeOrWait(ctx context.Context) (lease locking.Lease, err erro
 		return locking.Lease{}, err
 	}
 	if again == 1 {
-		r.inbox.enter(r.locks...)
+		r.inbox.enter(time.Now(), r.locks...)
 	}
 	return lease, nil
 }
@@ -236,20 +244,27 @@ func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 		runtime.Gosched() // the grant of l has just let the next waiter begin
 		next = w.claim(r.locks)
 	}
+	keeps := 0
 	if next != nil {
 		owner = next.owner
 		defer close(next.handed)
+		if time.Since(next.since) < w.turn {
+			keeps = 1
+		}
 	}
 	again, sent := r.behind(1), time.Now()
 	reply, err := w.send(ctx, w.release, append(r.names, r.lines...), owner, w.ttl.Milliseconds(), len(r.locks),
-		w.process, r.behind(0), w.lasts(), again, value(l), l.Owner, w.channel, counts)
+		w.process, r.behind(0), w.lasts(), again, value(l), l.Owner, w.channel, counts, keeps)
 	held := reply / 2
 	switch {
 	case err == nil && reply < 0:
 		held = 1
 		w.inbox.wake(r.locks...) // it waits for handed then
+		if keeps == 0 {
+			next.since = sent
+		}
 		if again == 1 {
-			w.inbox.enter(r.locks...)
+			w.inbox.enter(next.since, r.locks...)
 		}
 		next.handed <- locking.Lease{Keys: next.keys, Owner: owner, Fence: locking.Fence(-reply), Until: sent.Add(w.trust)}
 	case err != nil || reply%2 == 1:

@@ -269,6 +269,47 @@ func free(t *testing.T, s *Store) bool {
 	return s.client.Exists(t.Context(), s.scope("k")+"lock:k").Val() == 0
 }
 
+// The goroutines of a process hand the lock over to each other only for a short time while another process waits.
+func TestWaiter_AProcessKeepsTheLockForOneTurn(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	locktest.Subtests(t, map[string]struct {
+		turn            time.Duration
+		earliest, later int
+	}{"short": {turn, 1, n / 2}, "endless": {time.Hour, n, n}}, func(t *testing.T, test struct {
+		turn            time.Duration
+		earliest, later int
+	},
+	) {
+		prefix := newPrefix(t, redisURL(t))
+		w, other := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+		w.Store.(*Waiter).turn = test.turn
+		subscribe(t, w.inbox)
+		subscribe(t, other.inbox)
+		held := locktest.Taken(t, w, "k")
+		granted := w.queued(t, n)
+		w.waitsHere(t)
+		before := make(chan int, 1)
+		done := locktest.Beside(func() (locking.Lease, error) {
+			l, err := other.acquire()
+			before <- len(granted)
+			return l, err
+		})
+		locktest.Eventually(t, "both are in the line", func() bool {
+			return other.inbox.store.client.ZCard(t.Context(), other.inbox.store.scope("k")+"line:k").Val() == 2
+		})
+		give(t, w, held)
+		give(t, other, awaited(t, done))
+		if n := <-before; n < test.earliest || n > test.later {
+			t.Errorf("the other process was granted the lock after %d grants, want %d to %d", n, test.earliest, test.later)
+		}
+		for range n {
+			<-granted
+		}
+		locktest.Eventually(t, "the lock is free", func() bool { return free(t, other.inbox.store) })
+	})
+}
+
 // The holder releases, and the waiter gives up before the answer comes. The lock that it got is freed.
 func TestWaiter_AHandOverThatComesTooLateIsGivenBack(t *testing.T) {
 	t.Parallel()

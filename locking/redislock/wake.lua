@@ -14,13 +14,14 @@
 -- ARGV[9]  its owner
 -- ARGV[10] the beginning of the channel of a process; the message is the name of the lock
 -- ARGV[11] 1 if PUBLISH counts all subscribers: a node of a Cluster counts its own
+-- ARGV[12] 1 if this process keeps the lock, although others are before it in the line
 -- returns  how many of the locks were still under this grant, times two; plus 1 if this
 --          process is the first in a line; or minus the fence of the owner that waited
 --
 -- A user who may not publish releases all the same (pcall): waiters poll.
 local next, locks, process, waits = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local lasts, again, grant, owner = ARGV[6], ARGV[7] == '1', ARGV[8], ARGV[9]
-local channel, counts = ARGV[10], ARGV[11] == '1'
+local channel, counts, keeps = ARGV[10], ARGV[11] == '1', ARGV[12] == '1'
 local lines = {}
 for i = locks, 1, -1 do lines[i] = table.remove(KEYS) end
 
@@ -44,7 +45,7 @@ for i = 1, locks do
   if value == grant then held = held + 1 end
   if value and string.match(value, '^%d+:(.*)$') == owner then
     redis.call('DEL', KEYS[i])
-    own = math.max(own, wake(lines[i], KEYS[i]))
+    own = math.max(own, keeps and 1 or wake(lines[i], KEYS[i]))
   end
 end
 if own == 0 or held < locks or next == '' then return 2 * held + own end
@@ -53,5 +54,7 @@ if again then
   local now = redis.call('TIME')
   redis.call('ZADD', lines[1], string.format('%.0f', now[1] * 1000000 + now[2]), process)
   redis.call('PEXPIRE', lines[1], lasts)
+elseif keeps then
+  redis.call('ZREM', lines[1], process)
 end
 return -take()
