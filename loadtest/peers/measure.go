@@ -130,6 +130,9 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// childrenMax bounds what processes need besides their measurement: to connect, and to wait for waiters that cannot leave.
+const childrenMax = 30 * time.Second
+
 // perProcess is the number of goroutines of each process that contends.
 const perProcess = 16
 
@@ -144,6 +147,8 @@ func among(ctx context.Context, r rival, processes, each int, over time.Duration
 	if err != nil {
 		return c, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, over+childrenMax)
+	defer cancel()
 	type child struct {
 		cmd *exec.Cmd
 		in  io.WriteCloser
