@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,12 +77,14 @@ func (w *Waiter) Acquire(ctx context.Context, keys ...string) (lease locking.Lea
 	if keys, err = w.check(ctx, keys); err != nil {
 		return lease, err
 	}
+	r := w.request(keys)
 	ticket, _ := w.queue.Join(nil, keys...)
 	if !ticket.Wait(ctx) {
+		r.last()
 		return lease, gaveUp(ctx, locking.ErrBusy)
 	}
+	defer r.last()
 	defer ticket.Leave(keys...)
-	r := w.request(keys)
 	if !ticket.Waited { // else the waiter before this one has just taken the keys
 		if lease, err = w.tryAcquire(ctx, keys); !errors.Is(err, locking.ErrBusy) {
 			return lease, err
@@ -130,7 +132,7 @@ type waiting struct {
 	place                     int64              // of this process in the lines; 0: none yet
 	since                     time.Time          // since when this process has had the lock; zero: another may have it
 	handed                    chan locking.Lease // closed without a lease if there is none
-	unsure                    bool               // a release may have handed over the lock, and its answer was lost
+	unsure                    bool               // a request without an answer may still take the lock for owner
 }
 
 func (w *Waiter) request(keys []string) *waiting {
@@ -188,7 +190,8 @@ func (r *waiting) takeOrWait(ctx context.Context) (lease locking.Lease, err erro
 	again := r.behind(1)
 	err = r.resolver.Acquire(ctx, func() (err error) {
 		var reply int64
-		lease, reply, err = r.take(ctx, r.await, r.owner, r.keys, len(r.locks), append(r.names, r.lines...), r.process, r.place, r.lasts(), again)
+		lease, reply, err = r.take(ctx, r.await, r.owner, r.keys, len(r.locks), append(r.names, r.lines...), r.process, r.place, r.lasts(), again, r.channel)
+		r.unsure = r.unsure || errors.Is(err, locking.ErrOutcomeUnknown)
 		if errors.Is(err, locking.ErrBusy) {
 			r.place, busy, err = -reply, err, nil
 		}
@@ -197,34 +200,55 @@ func (r *waiting) takeOrWait(ctx context.Context) (lease locking.Lease, err erro
 	if err = cmp.Or(err, busy); err != nil {
 		return locking.Lease{}, err
 	}
-	if again == 1 {
-		r.inbox.enter(time.Now(), r.locks...)
+	for i, behind := range again {
+		if behind == '1' {
+			r.inbox.enter(time.Now(), r.locks[i])
+		}
 	}
 	return lease, nil
 }
 
-// behind returns 1 if more than n goroutines of this process are in the queue of one of the keys, else 0.
-func (r *waiting) behind(n int) int {
-	if slices.ContainsFunc(r.keys, func(key string) bool { return r.queue.Len(key) > n }) {
-		return 1
+// behind returns for each key 1 if more than n goroutines of this process are in its queue, else 0.
+func (r *waiting) behind(n int) string {
+	bits := make([]byte, len(r.keys))
+	for i, key := range r.keys {
+		bits[i] = '0'
+		if r.queue.Len(key) > n {
+			bits[i] = '1'
+		}
 	}
-	return 0
+	return string(bits)
 }
 
 // lasts is how long a line lasts, in milliseconds, unless a process enters it again.
 func (w *Waiter) lasts() int64 { return (4 * w.inbox.poll).Milliseconds() }
 
 // leave takes this process out of the lines, unless others of its goroutines wait. Until that is done, a release may
-// wake this process in vain, and the others poll. It also frees what a release without an answer may have handed over.
+// wake this process in vain, and the others poll. It also frees what a request without an answer may have taken.
 func (r *waiting) leave() {
 	if r.unsure {
 		r.resolver.Abandon(r.removal(r.locks, r.owner))
 	}
-	if r.behind(1) == 1 {
-		return
+	if !strings.Contains(r.behind(1), "1") {
+		r.remove(r.lines...)
 	}
+}
+
+// last takes this process out of the lines in which a grant has put it for a next waiter, if that has given up.
+func (r *waiting) last() {
+	for i, behind := range r.behind(0) {
+		if behind == '1' {
+			continue
+		}
+		if _, due := r.inbox.inLine(r.locks[i]); due {
+			r.remove(r.lines[i])
+		}
+	}
+}
+
+func (r *waiting) remove(lines ...string) {
 	r.resolver.Abandon(func(ctx context.Context) (err error) {
-		for _, line := range r.lines {
+		for _, line := range lines {
 			err = cmp.Or(err, r.client.ZRem(ctx, line, r.process).Err())
 		}
 		return err
@@ -240,7 +264,7 @@ func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 		counts = 0
 	}
 	next := w.claim(r.locks)
-	if next == nil && r.behind(0) == 1 {
+	if next == nil && r.behind(0) == "1" {
 		runtime.Gosched() // the grant of l has just let the next waiter begin
 		next = w.claim(r.locks)
 	}
@@ -263,7 +287,7 @@ func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 		if keeps == 0 {
 			next.since = sent
 		}
-		if again == 1 {
+		if again == "1" {
 			w.inbox.enter(next.since, r.locks...)
 		}
 		next.handed <- locking.Lease{Keys: next.keys, Owner: owner, Fence: locking.Fence(-reply), Until: sent.Add(w.trust)}

@@ -7,7 +7,7 @@
 -- ARGV[2]  TTL in milliseconds
 -- ARGV[3]  how many of KEYS are locks
 -- ARGV[4]  this process
--- ARGV[5]  1 if one of its goroutines waits for one of the locks
+-- ARGV[5]  for each lock 1 if one of its goroutines waits for it, else 0
 -- ARGV[6]  how long the lines last, in milliseconds
 -- ARGV[7]  1 if others of its goroutines wait behind the owner
 -- ARGV[8]  the grant to delete: "fence:owner", exactly as acquire.lua wrote it
@@ -19,7 +19,7 @@
 --          process is the first in a line; or minus the fence of the owner that waited
 --
 -- A user who may not publish releases all the same (pcall): waiters poll.
-local next, locks, process, waits = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
+local next, locks, process, waiting = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local lasts, again, grant, owner = ARGV[6], ARGV[7] == '1', ARGV[8], ARGV[9]
 local channel, counts, keeps = ARGV[10], ARGV[11] == '1', ARGV[12] == '1'
 local lines = {}
@@ -27,10 +27,10 @@ for i = locks, 1, -1 do lines[i] = table.remove(KEYS) end
 
 -- wake removes the first process from a line, and sends it a message. It returns 1 if that
 -- is this process, which needs none. Processes that do not listen are passed over.
-local function wake(line, lock)
+local function wake(line, lock, waits)
   while true do
     local first = redis.call('ZPOPMIN', line)[1]
-    if not first then return 0 end
+    if not first then return waits and 1 or 0 end
     if first == process then
       if waits then return 1 end
     elseif redis.pcall('PUBLISH', channel .. first, lock) ~= 0 or not counts then
@@ -45,7 +45,7 @@ for i = 1, locks do
   if value == grant then held = held + 1 end
   if value and string.match(value, '^%d+:(.*)$') == owner then
     redis.call('DEL', KEYS[i])
-    own = math.max(own, keeps and 1 or wake(lines[i], KEYS[i]))
+    own = math.max(own, keeps and 1 or wake(lines[i], KEYS[i], waiting:sub(i, i) == '1'))
   end
 end
 if own == 0 or held < locks or next == '' then return 2 * held + own end
