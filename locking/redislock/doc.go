@@ -158,7 +158,8 @@
 // they subscribed: the last of three would come too late each time, and starve.
 //
 // The line is no queue. A request that comes between the release and that of the woken process is
-// granted; the woken process then has its place at the front again. A process that has
+// granted; the woken process then has its place at the front again. A process that waits for several
+// locks, and is woken while one of them is still held, wakes the next for those that are free. A process that has
 // subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
 // count the subscribers of other nodes).
 //
