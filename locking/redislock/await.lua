@@ -10,8 +10,9 @@
 -- ARGV[8]  the beginning of the channel of a process; the message is the name of the lock
 -- returns  the fence, or minus the place when another owner has one of the locks
 --
--- A process that was woken, and came too late, has the place that it had before. If it came
--- too late for some of several locks, the next process in the line of a lock that is free is woken.
+-- A process that was woken, and came too late, has the place that it had before, unless a grant had put it
+-- into the line: then it goes to the end. If it came too late for some of several locks, the next process in
+-- the line of a lock that is free is woken.
 local process, place, lasts, again, channel = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 local lines = {}
 for i = tonumber(ARGV[3]), 1, -1 do lines[i] = table.remove(KEYS) end

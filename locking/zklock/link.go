@@ -106,6 +106,16 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
+// unlink closes the last connection.
+func (s *Store) unlink() {
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		_ = l.Close()
+	}
+}
+
 // answerTimeout bounds the wait for an answer. After it the connection is closed, and the session
 // continues on another one, if possible with another member.
 func (s *Store) answerTimeout() time.Duration { return s.ttl / 6 }
@@ -114,6 +124,12 @@ func (s *Store) answerTimeout() time.Duration { return s.ttl / 6 }
 // keeps a request while it has no connection, so the next ones are closed in time too.
 func (s *Store) call(request func() error) error {
 	s.mu.Lock()
+	if s.life.Err() != nil {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	s.calls.Add(1)
+	defer s.calls.Done()
 	l, over := s.link, false
 	var limit *time.Timer
 	limit = time.AfterFunc(s.answerTimeout(), func() {
