@@ -117,7 +117,7 @@ screenshots: ready ## write docs/lab.png: a browser test of the lab page races, 
 clean: ## remove bin and report
 	@rm -rf bin report
 
-build:
+build: ## the programs, into bin/
 	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./loadtest/hot ./compose/local)
 
 ready: build

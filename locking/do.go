@@ -13,9 +13,12 @@ type Options struct {
 	Backoff  Backoff       // between attempts, for a Store that is no Waiter
 	MaxWait  time.Duration // for the keys; 0: as long as ctx
 	NoWait   bool          // one attempt, and ErrBusy if another holder has a key
-	MaxHold  time.Duration // ends renewal and cancels fn; 0: one minute
+	MaxHold  time.Duration // ends renewal and cancels fn; 0: DefaultMaxHold
 	Observer Observer      // nil costs nothing
 }
+
+// DefaultMaxHold is the MaxHold of Options without one.
+const DefaultMaxHold = time.Minute
 
 const (
 	renewEvery     = time.Second // of a lease without Until
@@ -116,7 +119,7 @@ type holdKey struct{}
 // is due: most holds are over before that.
 func newHold(ctx context.Context, s Store, o Options, lease Lease) *hold {
 	h := &hold{store: s, opts: o, lease: lease, granted: time.Now(), quit: make(chan struct{})}
-	h.opts.MaxHold = positive(o.MaxHold, time.Minute)
+	h.opts.MaxHold = positive(o.MaxHold, DefaultMaxHold)
 	h.Context, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	h.outer, _ = ctx.Value(holdKey{}).(*hold)
 	h.until = h.trustOf(lease, h.granted)

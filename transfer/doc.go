@@ -58,11 +58,11 @@
 //	b2–5 acquire both accounts; the lease has a fence
 //	     ┌──────────────────────────────────────────── one message, on the caller's ctx
 //	b6   │ BEGIN
-//	b8   │ UPDATE accounts SET fence … WHERE fence <= … RETURNING …   (lower id: check, lock, read)
+//	b7   │ UPDATE accounts SET fence … WHERE fence <= … RETURNING …   (lower id: check, lock, read)
 //	     │ UPDATE accounts SET fence … WHERE fence <= … RETURNING …   (higher id)
 //	     └──► guard: ErrStale, EpochError · another client's account: ErrForbidden · insufficient funds: store the refusal
 //	     ┌──────────────────────────────────────────── one message, detached
-//	b7   │ INSERT the key with the reply
+//	b8   │ INSERT the key with the reply
 //	b9   │ UPDATE both accounts, INSERT the transfer, INSERT both entries
 //	b10  │ COMMIT
 //	     └──► no answer: retry with the same key · 40001, 40P01: retry

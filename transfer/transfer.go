@@ -114,8 +114,8 @@ const (
 	BeforeAcquire Step = "before-acquire"  // b2: checked; nothing is held
 	AfterAcquire       = pgtx.AfterAcquire // b5: both locks are held, if the strategy has locks; nothing was read
 	AfterBegin         = pgtx.AfterBegin   // b6: in a transaction, after the last check of ctx before the guard
-	AfterGuard         = pgtx.AfterGuard   // b8: both accounts were read, and locked if the strategy locks them
-	AfterKey           = pgtx.AfterKey     // b7: the idempotency key is inserted, after the rows were locked
+	AfterGuard         = pgtx.AfterGuard   // b7: both accounts were read, and locked if the strategy locks them
+	AfterKey           = pgtx.AfterKey     // b8: the idempotency key is inserted, after the rows were locked
 	BeforeCommit       = pgtx.BeforeCommit // b9: everything is written
 	AfterCommit        = pgtx.AfterCommit  // b10: everything is committed
 	AfterRelease  Step = "after-release"   // b11: the locks are released, the reply is not sent yet

@@ -69,7 +69,7 @@
 //	          │ running  │──────────────────────► nothing
 //	          └──────────┘
 //	      commit │  │  no answer    ┌─────────┐  run again with the same key:
-//	             │  └──────────────►│ unknown │  finds the operation, or holds the lock and does not
+//	             │  └──────────────►│ unknown │  finds the operation, or holds the lock and finds none
 //	             ▼                  └─────────┘
 //	          ┌──────────┐               │
 //	          │  stored  │◄──────────────┘        the effect, or a refusal; replayed while the key is kept

@@ -106,7 +106,7 @@ func (r Row) String() string {
 	return text
 }
 
-// Write writes the rows to a file. Rows that the file has remain if their case is not among those of rows.
+// Write writes the rows to a file. A row that the file has remains, unless one of rows is of the same measurement.
 func Write(file string, rows []Row) error {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,9 @@ func Write(file string, rows []Row) error {
 		}
 	}
 	before = slices.DeleteFunc(before, func(old Row) bool {
-		return slices.ContainsFunc(rows, func(r Row) bool { return r.Case == old.Case })
+		return slices.ContainsFunc(rows, func(r Row) bool {
+			return r.Name() == old.Name() && r.Strategy == old.Strategy && r.Baseline == old.Baseline
+		})
 	})
 	data, err := json.MarshalIndent(append(before, rows...), "", "  ")
 	if err == nil {

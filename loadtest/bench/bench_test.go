@@ -99,11 +99,11 @@ func TestGrowth_FindsARateThatFalls(t *testing.T) {
 	}
 }
 
-func TestWrite_ReplacesTheRowsOfItsCases(t *testing.T) {
+func TestWrite_ReplacesTheRowsOfTheSameMeasurement(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report", "bench.json")
 	for _, rows := range [][]Row{
 		{{Case: "product", Clients: 1}, {Case: "lock", Clients: 1}},
-		{{Case: "lock", Clients: 2}, {Case: "lock", Clients: 3}},
+		{{Case: "lock", Clients: 1, Ratio: 2}, {Case: "lock", Clients: 2}},
 	} {
 		if err := Write(file, rows); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestWrite_ReplacesTheRowsOfItsCases(t *testing.T) {
 	}
 	text, err := os.ReadFile(file)
 	var rows []Row
-	if err != nil || json.Unmarshal(text, &rows) != nil || len(rows) != 3 || rows[0].Case != "product" || rows[1].Clients != 2 {
+	if err != nil || json.Unmarshal(text, &rows) != nil || len(rows) != 3 || rows[0].Case != "product" || rows[1].Ratio != 2 {
 		t.Errorf("%v: %s", err, text)
 	}
 	if err := os.WriteFile(file, []byte("no rows"), 0o600); err != nil {

@@ -127,7 +127,7 @@ func TestHalved_NothingRunsUnderALeaseInDoubt(t *testing.T) {
 				calls++
 				return []Result[string]{{Answer: part[0]}}, c.fates[calls-1]
 			}})
-			results, err := (&turns[string, string]{Combiner: combiner}).halved(t.Context(), locking.Lease{}, []string{"a", "b"})
+			results, err := (&turns[string, string]{Combiner: combiner}).halved(t.Context(), locking.Lease{}, []*request[string, string]{{of: "a"}, {of: "b"}})
 			if calls != c.calls || !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Fatalf("%d calls, %v; want %d, %v", calls, err, c.calls, c.want)
 			}

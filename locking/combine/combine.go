@@ -100,6 +100,7 @@ func (q *queue[Q, A]) empty() bool { return len(q.again)+len(q.waiting) == 0 }
 // the goroutine of its queue uses it, except for gone.
 type request[Q, A any] struct {
 	of     Q
+	ctx    context.Context // of its client: only the values are used
 	key    string
 	ticket int // how many requests joined the queue before
 	tries  int
@@ -132,8 +133,8 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	setDefault(&config.Pause, 2*time.Millisecond)
 	setDefault(&config.Trust, time.Second)
 	setDefault(&config.Tries, 3)
-	if config.Lock.MaxHold > 0 && config.MaxTurn >= config.Lock.MaxHold {
-		return nil, fmt.Errorf("combine: Config.MaxTurn (%v) must be below Config.Lock.MaxHold (%v)", config.MaxTurn, config.Lock.MaxHold)
+	if hold := cmp.Or(max(0, config.Lock.MaxHold), locking.DefaultMaxHold); config.MaxTurn >= hold {
+		return nil, fmt.Errorf("combine: Config.MaxTurn (%v) must be below Config.Lock.MaxHold (%v)", config.MaxTurn, hold)
 	}
 	config.Log = cmp.Or(config.Log, slog.Default())
 	c := &Combiner[Q, A]{config: config, queues: map[string]*queue[Q, A]{}}
@@ -162,7 +163,7 @@ func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error)
 	if err != nil {
 		return none, err
 	}
-	r := &request[Q, A]{of: q, done: make(chan Result[A], 1)}
+	r := &request[Q, A]{of: q, ctx: ctx, done: make(chan Result[A], 1)}
 	if c.config.Key != nil {
 		r.key = c.config.Key(q)
 	}

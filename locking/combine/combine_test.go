@@ -298,11 +298,12 @@ func TestClose_AnswersAll(t *testing.T) {
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	for name, c := range map[string]Config[string, string]{
-		"no store": {Apply: echo(0)},
-		"no apply": {Store: &free{}},
-		"negative": {Store: &free{}, Apply: echo(0), MaxQueue: -1},
-		"default":  {Store: &free{}, Apply: echo(0), Lock: locking.Options{MaxHold: 50 * time.Millisecond}},
-		"MaxHold":  {Store: &free{}, Apply: echo(0), Lock: locking.Options{MaxHold: time.Second}, MaxTurn: time.Second},
+		"no store":   {Apply: echo(0)},
+		"no apply":   {Store: &free{}},
+		"negative":   {Store: &free{}, Apply: echo(0), MaxQueue: -1},
+		"default":    {Store: &free{}, Apply: echo(0), Lock: locking.Options{MaxHold: 50 * time.Millisecond}},
+		"MaxHold":    {Store: &free{}, Apply: echo(0), Lock: locking.Options{MaxHold: time.Second}, MaxTurn: time.Second},
+		"no MaxHold": {Store: &free{}, Apply: echo(0), MaxTurn: time.Minute},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: no error", name)

@@ -10,8 +10,8 @@
 // # The invariant
 //
 // Every call of Do gets one answer: the one of its own request. A batch runs only under a lease
-// that this process trusts, and never beside another batch of the same keys in this process. Of
-// the requests of one process that are applied once, those that came first are applied first.
+// that this process trusts, and never beside another batch of the same keys in this process. The
+// requests of one process are applied in the order of arrival, unless one is applied a second time.
 //
 // What makes the result right is not this package: Apply checks the fence, or locks the row, as any
 // holder must (package locking). And a request must be idempotent: see below.
@@ -47,19 +47,19 @@
 // Apply returns an error that matches locking.ErrOutcomeUnknown when its COMMIT was not answered. Then
 // nothing else may run under this lease: a write may still be under way. (Before it returns, Apply may run its transaction
 // again under the same lease, if the second one waits until the first has ended: for a row lock, or a guard.) The lease
-// expires, another
+// expires, a new
 // one with a greater fence is taken, and the requests of the batch are queued again, before all others. Apply
 // finds by the request's idempotency key that it was done, and returns the stored answer. A batch that
 // panics, or is unknown twice, is taken apart: each request is tried alone, so that one bad
 // request does not fail the others. The same is done when a lease was lost.
 //
-// That takes a TTL each time. A client whose ctx has ended does not wait for it: Do returns that the outcome is unknown, as
+// Each of these tries waits for the old lease to expire, which takes up to a TTL. A client whose ctx has ended does not wait for it: Do returns that the outcome is unknown, as
 // it does after Tries tries. An unknown outcome stays unknown, whatever a later try says, unless it succeeds.
 //
 // # What goes wrong, and what happens then
 //
 //	what happens                       the requests of the batch           those that wait
-//	the lock is busy for MaxWait       -                                   those that waited from the beginning:
+//	the lock is busy for MaxWait       -                                   those queued when the lease was requested:
 //	                                                                       ErrNoLease, ErrBusy
 //	no answer from the lock service    -                                   the same: ErrNoLease, its error
 //	Apply fails, nothing was done      its error                           the next batch, under a new lease

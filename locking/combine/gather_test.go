@@ -47,7 +47,7 @@ func TestDo_TheWaitForTheClientsOfTheLastBatchIsBounded(t *testing.T) {
 		gather, turn, batch, want time.Duration
 	}{
 		"an eighth of the last batch": {time.Second, time.Minute, 8 * time.Millisecond, time.Millisecond},
-		"MaxGather":                   {500 * time.Microsecond, time.Minute, 8 * time.Millisecond, 500 * time.Microsecond},
+		"MaxGather":                   {500 * time.Microsecond, 30 * time.Second, 8 * time.Millisecond, 500 * time.Microsecond},
 		"the rest of MaxTurn":         {time.Second, 17*time.Millisecond + 200*time.Microsecond, 8 * time.Millisecond, 200 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestDo_FewRequestsWaitForAnotherTurn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var sizes []int
 			store := &free{ttl: time.Minute}
-			c := open(t, Config[string, string]{Store: store, MaxTurn: time.Minute, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+			c := open(t, Config[string, string]{Store: store, MaxTurn: 30 * time.Second, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
 				sizes = append(sizes, len(batch))
 				return echo(8*time.Millisecond)(ctx, l, batch)
 			}})

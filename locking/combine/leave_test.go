@@ -105,3 +105,70 @@ func TestDo_NoGoroutineWaitsForNoClient(t *testing.T) {
 		c.mu.Unlock()
 	})
 }
+
+// gate is a Store that grants its first lease when it is opened.
+type gate struct {
+	*free
+	asked, opened chan struct{}
+}
+
+func (g gate) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	select {
+	case g.asked <- struct{}{}:
+	default:
+	}
+	<-g.opened
+	return g.free.TryAcquire(ctx, keys...)
+}
+
+// The lease is granted, and before the batch is taken its only client leaves and another comes: that one must not be
+// applied on the ctx that the first has ended.
+func TestDo_AClientComesWhenTheOnlyOneLeaves(t *testing.T) {
+	g := gate{&free{ttl: time.Minute}, make(chan struct{}, 1), make(chan struct{})}
+	c := open(t, Config[string, string]{Store: g, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return echo(0)(ctx, l, batch)
+	}})
+	left, comes := &request[string, string]{of: "left", ctx: t.Context()}, &request[string, string]{of: "comes", ctx: t.Context(), done: make(chan Result[string], 1)}
+	q, err := c.join(left, []string{"k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.asked
+	c.mu.Lock()
+	close(g.opened)
+	time.Sleep(20 * time.Millisecond) // the lease is trusted, and the batch is about to be taken
+	q.waiting = []*request[string, string]{comes}
+	q.stop() // as leave does
+	c.mu.Unlock()
+	if got := <-comes.done; got.Err != nil || got.Answer != "comes" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The ctx of a batch has the values of its request's only if that is alone.
+func TestDo_ABatchOfOneHasTheValuesOfItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type name struct{}
+		var seen []string
+		c := open(t, Config[string, string]{Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+			seen = append(seen, fmt.Sprint(Requests(ctx), ctx.Value(name{})))
+			return echo(time.Second)(ctx, l, batch)
+		}})
+		var told []<-chan outcome
+		for _, n := range []string{"a", "b", "c"} {
+			told = append(told, ask(context.WithValue(t.Context(), name{}, n), c, n, "k"))
+		}
+		for _, one := range told {
+			<-one
+		}
+		if want := "[1 a 2 <nil>]"; fmt.Sprint(seen) != want {
+			t.Errorf("%v, want %s", seen, want)
+		}
+		if n := Requests(t.Context()); n != 0 {
+			t.Errorf("a ctx without a batch: %d", n)
+		}
+	})
+}

@@ -53,7 +53,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 		granted = true
 		largest, first := 0, time.Now()
 		for trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn) {
-			batch := t.take(largest / fewPart)
+			batch := t.take(ctx, largest/fewPart)
 			if len(batch) == 0 {
 				break
 			}
@@ -153,13 +153,14 @@ func (t *turns[Q, A]) waiting() bool {
 }
 
 // take takes the next batch out of the queue: undecided requests first, and not together with others. It takes no
-// batch if fewer than least requests wait.
-func (t *turns[Q, A]) take(least int) (batch []*request[Q, A]) {
+// batch if fewer than least requests wait, or if ctx has ended: leave, under the same mutex, may have ended it for a
+// request that was the only one.
+func (t *turns[Q, A]) take(ctx context.Context, least int) (batch []*request[Q, A]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.queue
 	switch {
-	case len(q.again)+len(q.waiting) < least:
+	case len(q.again)+len(q.waiting) < least, ctx.Err() != nil:
 	case len(q.again) == 0:
 		batch, q.waiting = t.pick(q.waiting, t.config.MaxBatch)
 	case q.again[0].alone:
@@ -192,11 +193,7 @@ func (t *turns[Q, A]) pick(list []*request[Q, A], most int) (batch, rest []*requ
 // apply applies a batch, and answers its requests, or keeps them to be tried again. After an error the
 // lease must not be used any more.
 func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*request[Q, A]) error {
-	list := make([]Q, len(batch))
-	for i, r := range batch {
-		list[i] = r.of
-	}
-	results, err := t.call(ctx, l, list)
+	results, err := t.call(ctx, l, batch)
 	t.await(len(batch))
 	if err == nil && len(results) != len(batch) {
 		err = fmt.Errorf("%w: combine: Apply returned %d results for %d requests", locking.ErrOutcomeUnknown, len(results), len(batch))
@@ -264,7 +261,7 @@ func (r *request[Q, A]) undecided(err error) []*request[Q, A] {
 
 // call calls Apply in a goroutine of its own, which Apply may end by runtime.Goexit. A panic may come after
 // a commit. It is logged here: if the next try succeeds, no client receives it.
-func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (results []Result[A], err error) {
+func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []*request[Q, A]) (results []Result[A], err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -281,14 +278,45 @@ func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (res
 	return results, err
 }
 
+// batchCtx is the ctx of a batch: that of the lease. The ctx of a batch of one has the values of its request's too, such
+// as its trace.
+type batchCtx struct {
+	context.Context
+	requests int
+	first    context.Context
+}
+
+type requestsKey struct{}
+
+func (c batchCtx) Value(key any) any {
+	if key == (requestsKey{}) {
+		return c.requests
+	}
+	value := c.Context.Value(key)
+	if value == nil && c.requests == 1 {
+		value = c.first.Value(key)
+	}
+	return value
+}
+
+// Requests returns of how many requests the batch is whose Apply got ctx, or a ctx made of it; 0: of none.
+func Requests(ctx context.Context) int {
+	n, _ := ctx.Value(requestsKey{}).(int)
+	return n
+}
+
 // errLittleTrust is the error of a half that did not begin.
 var errLittleTrust = fmt.Errorf("%w: combine: less than Config.Trust was left of the lease", locking.ErrLost)
 
 // halved applies a batch, and each half of it if it failed because of one of its requests. An error of the first half
 // ends it: the second has no effect. After that an error of the second is the result of each of its requests; but if
 // it is undecided, so is the batch, and nothing else runs under the lease. A half that has not begun is not undecided.
-func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error) {
-	results, err := t.config.Apply(ctx, l, batch)
+func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []*request[Q, A]) ([]Result[A], error) {
+	list := make([]Q, len(batch))
+	for i, r := range batch {
+		list[i] = r.of
+	}
+	results, err := t.config.Apply(batchCtx{ctx, len(batch), batch[0].ctx}, l, list)
 	one, is := errors.AsType[*ofOne](err)
 	switch {
 	case !is:
@@ -310,7 +338,7 @@ func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []Q) ([
 	return append(results, slices.Repeat([]Result[A]{{Err: err}}, len(second))...), nil
 }
 
-func (t *turns[Q, A]) half(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error) {
+func (t *turns[Q, A]) half(ctx context.Context, l locking.Lease, batch []*request[Q, A]) ([]Result[A], error) {
 	if !trusted(ctx, t.config.Trust) {
 		return nil, errLittleTrust
 	}

@@ -39,8 +39,8 @@
 //
 // One transaction puts a waiter into the queue of every requested key. Its revision is a
 // position in one total order over all queues, and is also the fence. A waiter holds its
-// keys when it is the first in each of its queues. The oldest of all waiters always is,
-// so a deadlock is impossible, in whatever order keys are named.
+// keys when it is the first in each of its queues. The oldest waiter is always the first in
+// all of its queues, so a deadlock is impossible, in whatever order keys are named.
 //
 //	           Acquire: put into all queues                first in all of them
 //	┌─────────┐   one transaction    ┌─────────┐  watch the predecessor,  ┌──────┐
@@ -106,7 +106,7 @@
 //
 // # What each piece is for
 //
-// The package is longer than etcd's own Mutex, which has none of these pieces, no time limit of a request, and one key.
+// etcd's own Mutex is shorter: it has none of these pieces, does not bound a request, and locks one key only.
 //
 // Without fencing keys, every unanswered request would cost the session. But the Leases
 // and waiters of all other callers in the process depend on that session, and every

@@ -13,7 +13,7 @@
 //	the work is longer than a transaction       Store: expires, has a fence, works behind a pooler
 //	… and is taken in a transaction that must   TryXactLease: a lease of Store
 //	not wait
-//	… and must not end by a clock               SessionStore: ends with its connection, no fence
+//	… and its lock must not expire              SessionStore: ends with its connection, no fence
 //	an old holder must not overwrite            Guard, with the fence of a Store or of any other lock
 //
 // # The lease

@@ -74,7 +74,8 @@
 // So the package promises exclusion among holders that stop at Until, on a server that
 // keeps its data; that a dead holder's keys are free within the TTL; and a fence.
 // It does not promise fairness: the first request after the release is granted. (The
-// queue below does. A Waiter is fair as long as no request comes at the moment of a release.)
+// queue below does. A Waiter gives the processes that wait turns of 2 ms, in the order in which they began to
+// wait, but a request that arrives at the moment of a release may be granted first.)
 // WAIT and min-replicas-to-write make the window of a failover smaller, but do not close it.
 //
 // Against eviction, set maxmemory-policy noeviction, or use a server for locks alone.
@@ -123,8 +124,9 @@
 //
 // # The wake-up
 //
-// A waiter that polls adds half a pause to each hand-over, and sends requests in vain. The
-// Waiters of several processes stand in a line instead, and a release wakes the first:
+// A waiter that polls adds half a pause to each hand-over, and most of its requests are refused. So each lock has
+// a line: a sorted set of the processes that wait for it, in the order in which they began to wait. (A process here is
+// one Waiter.) A release removes the first process from the line and sends it a message:
 //
 //	waiter A          holder             server
 //	 subscribe ------------------------->  once for each process, at its first wait
@@ -139,9 +141,9 @@
 // requests, and the others wait in a locking.Queue, in order. If there are others, the grant
 // puts the process at the end of the line again.
 //
-// If the first in the line is the process that releases, or if it has had the lock for less than 2 ms, the script
-// sends no message. It grants the lock to the next waiter of the process, as acquire.lua would, and the answer to the release
-// has the fence of that lease:
+// Suppose that the releasing process has another waiter for this lock, and is the first in the line or has had the lock for
+// less than 2 ms. Then the script sends no message. It grants the lock to that waiter, as acquire.lua would, and the
+// reply to the release contains the fence of the new lease:
 //
 //	holder, waiter B    server
 //	 wake.lua ------->  DEL …; ZPOPMIN: the same process; SET … fence:B
@@ -151,15 +153,15 @@
 // two. B counts its Until from before this request. If the answer is lost, B asks with await.lua, as the same
 // owner, and finds its grant. If B has given up meanwhile, the lock is released again.
 //
-// So a process has a turn of 2 ms, in which it serves several of its waiters, and then the next process has one.
+// So while other processes wait, a process serves its own waiters for 2 ms at most: its turn.
 //
 // Processes are woken one by one, and not all at once, for two reasons. Each that comes too
 // late costs two scripts. And Redis sends a message to its subscribers in the order in which
 // they subscribed: the last of three would come too late each time, and starve.
 //
-// The line is no queue. A request that comes between the release and that of the woken process is
-// granted; the woken process then has its place at the front again. A process that waits for several
-// locks, and is woken while one of them is still held, wakes the next for those that are free. A process that has
+// The line does not guarantee an order. A request that arrives before that of the woken process is
+// granted; the woken process then returns to the front of the line, or, if a grant had put it there, to its end. If a process that waits for several
+// locks is woken while one of them is still held, it wakes the next process for each lock that is free. A process that has
 // subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
 // count the subscribers of other nodes).
 //

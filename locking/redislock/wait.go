@@ -177,6 +177,7 @@ func (w *Waiter) claim(locks []string) *waiting {
 func (r *waiting) giveBack() {
 	if lease, handed := <-r.handed; handed {
 		_ = r.Release(context.WithoutCancel(r.inbox.life), lease)
+		r.last()
 	} else {
 		r.resolver.Abandon(r.removal(r.locks, r.owner))
 	}

@@ -164,7 +164,7 @@ func (s *set) failover(ctx context.Context, round int) (event fault.Event, err e
 		err = errors.Join(err, back(whole))
 	}
 	followed = true
-	return event, errors.Join(err, s.follow(whole, old, next), s.checkTilt(whole))
+	return event, errors.Join(err, s.follow(whole, old), s.checkTilt(whole))
 }
 
 // outage returns how a round ends the master, and brings it back.
@@ -338,24 +338,29 @@ func (s *set) twice(ctx context.Context, master *redis.Client, name string, lock
 }
 
 // follow makes the old master a replica of the new one at once, as a Sentinel does after about ten
-// seconds, and waits until all members have the data of the new master.
-func (s *set) follow(ctx context.Context, old, next int) error {
+// seconds, and waits until all members have the data of the new master. The Sentinels may have promoted
+// another one meanwhile.
+func (s *set) follow(ctx context.Context, old int) error {
 	if err := accept(ctx, s.members[old]); err != nil {
-		return err
-	}
-	host, port, _ := net.SplitHostPort(s.Members[next].Addr)
-	if err := s.members[old].ReplicaOf(ctx, host, port).Err(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, failoverWait)
 	defer cancel()
 	for {
+		next, err := s.master(ctx, s.Members[old].Addr)
+		if err != nil {
+			return err
+		}
+		host, port, _ := net.SplitHostPort(s.Members[next].Addr)
+		if err := s.members[old].ReplicaOf(ctx, host, port).Err(); err != nil {
+			return err
+		}
 		info, err := s.members[next].Info(ctx, "replication").Result()
 		if err == nil && strings.Count(info, ",state=online,") == len(s.members)-1 {
 			return nil
 		}
 		if !fault.Wait(ctx, askEvery) {
-			return fmt.Errorf("a replica of %s does not follow: %w; last error: %w; last answer: %s", s.Members[next].Addr, ctx.Err(), err, info)
+			return fmt.Errorf("a replica of %s does not follow: %w", s.Members[next].Addr, errors.Join(ctx.Err(), err, errors.New(info)))
 		}
 	}
 }
