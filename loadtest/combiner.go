@@ -17,7 +17,7 @@ var together = Need{Evidence: "together", Least: 10, Why: "fewer than 10 transac
 // CombinerKilledSpec is CombinerKilled of the strategy: replicas die at the steps of Flow.Batch.
 func CombinerKilledSpec(strategy string) FaultSpec {
 	return FaultSpec{Fault: CombinerKilled, Of: strategy, Needs: []Need{
-		{Evidence: "crashes", Least: 5, Why: "fewer than 5 replicas were killed in a transaction"},
+		{Evidence: "crashes", Least: 5, Why: "fewer than 5 replicas were killed in a transaction for several requests"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 		together,
 	}}
@@ -26,7 +26,7 @@ func CombinerKilledSpec(strategy string) FaultSpec {
 // CombinerPausedSpec is CombinerPaused of the strategy.
 func CombinerPausedSpec(strategy string) FaultSpec {
 	return FaultSpec{Fault: CombinerPaused, Of: strategy, Least: 10, Needs: []Need{
-		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses"},
+		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses in a transaction for several requests"},
 		together,
 	}}
 }

@@ -192,6 +192,20 @@ func (rs *Replicas) Pause(n int) error {
 	return rs.all[n].send(syscall.SIGSTOP)
 }
 
+// PauseInBatch makes replica n, which has a failpoint stop-batch, stop in its next batch of several requests. It
+// returns false if no batch came in time.
+func (rs *Replicas) PauseInBatch(ctx context.Context, n int, within time.Duration) (bool, error) {
+	if err := rs.all[n].send(syscall.SIGUSR1); err != nil {
+		return false, err
+	}
+	for end := time.Now().Add(within); time.Now().Before(end) && ctx.Err() == nil; fault.Wait(ctx, time.Millisecond) {
+		if rs.Stopped(n) {
+			return true, nil
+		}
+	}
+	return rs.Stopped(n), rs.all[n].send(syscall.SIGUSR2)
+}
+
 // Resume continues a paused replica.
 func (rs *Replicas) Resume(n int) error { return rs.all[n].send(syscall.SIGCONT) }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shop/inventory"
+	"shop/locking/combine"
 	"shop/locking/idempotency"
 	"shop/transfer"
 	"shop/wallet"
@@ -27,6 +28,8 @@ import (
 //	STEP=kill           SIGKILL to this process
 //	STEP=stop           SIGSTOP to this process; another process must send SIGCONT
 //	STEP=stop:KEY       the same, once, when the request with this idempotency key reaches the step
+//	STEP=kill-batch     SIGKILL when a batch of several requests reaches the step
+//	STEP=stop-batch     SIGSTOP, once after each SIGUSR1, when such a batch reaches the step; SIGUSR2 takes SIGUSR1 back
 //	FLOW/STEP=…         in that flow only; without FLOW, in each flow that has the step
 //
 // The pauses of exp vary on purpose: with a constant pause, the request that came first
@@ -38,6 +41,7 @@ type failpoint struct {
 	pause  time.Duration
 	key    string       // "": every request
 	over   *atomic.Bool // the request with the key was stopped
+	armed  *atomic.Bool // the next batch is stopped
 }
 
 // stepsOf are the steps of each flow, in order.
@@ -77,10 +81,11 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 	case "stop":
 		f.key, f.over = arg, new(atomic.Bool)
 		return nil
-	case "kill":
+	case "kill", "kill-batch", "stop-batch":
 		if arg != "" {
 			return fmt.Errorf("failpoint %q: %s takes no argument", text, action)
 		}
+		f.armed = new(atomic.Bool)
 		return nil
 	case "exp", "sleep":
 		var err error
@@ -89,7 +94,7 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("failpoint %q: no such action; want STEP=exp:MEAN, STEP=sleep:D, STEP=kill, STEP=stop or STEP=stop:KEY", text)
+	return fmt.Errorf("failpoint %q: no such action; want STEP=exp:MEAN, STEP=sleep:D, STEP=kill, STEP=stop, STEP=stop:KEY, STEP=kill-batch or STEP=stop-batch", text)
 }
 
 // exponential draws from an exponential distribution with mean 1.
@@ -109,6 +114,11 @@ func hook[S ~string](flow string, points []failpoint, draw func() float64) func(
 	if len(points) == 0 {
 		return nil
 	}
+	for _, p := range points {
+		if p.action == "stop-batch" {
+			arm(p.armed)
+		}
+	}
 	return func(ctx context.Context, step S, _ string) {
 		for _, p := range points {
 			if p.step == string(step) {
@@ -125,13 +135,34 @@ func (f failpoint) happen(ctx context.Context, draw func() float64) {
 	case "sleep":
 		pause(ctx, f.pause)
 	case "kill":
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+		kill()
+	case "kill-batch":
+		if combine.Requests(ctx) > 1 {
+			kill()
+		}
+	case "stop-batch":
+		if combine.Requests(ctx) > 1 && f.armed.CompareAndSwap(true, false) {
+			stop()
+		}
 	case "stop":
 		if f.key == "" || f.key == ctx.Value(keyOf{}) && !f.over.Swap(true) {
 			stop()
 		}
 	}
 }
+
+// arm sets a flag at SIGUSR1, and clears it at SIGUSR2.
+func arm(flag *atomic.Bool) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() {
+		for s := range signals {
+			flag.Store(s == syscall.SIGUSR1)
+		}
+	}()
+}
+
+func kill() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL) }
 
 // stop stops the process. The signal does not stop all threads at once, so the goroutine of
 // the request waits until the process is continued.

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -205,6 +207,40 @@ func TestFailpoint_StopHoldsTheRequestWithTheKeyAtItsStep(t *testing.T) {
 	}
 }
 
+// A batch of one passes both failpoints. One of several ends the process, or stops it once after each SIGUSR1.
+func TestFailpoint_OnlyABatchOfSeveralDiesOrStops(t *testing.T) {
+	url, keys := newDatabase(t)
+	for action, dies := range map[string]bool{"kill-batch": true, "stop-batch": false} {
+		cmd, ended, r := startProcess(t, url, keys["alice"], "inventory/after-guard="+action, "--strategy=combined")
+		if status, body := r.buy(action); status != 201 {
+			t.Errorf("%s: a request alone: %d %s", action, status, body)
+		}
+		var stop atomic.Bool
+		var clients sync.WaitGroup
+		for n := range 8 {
+			clients.Go(func() {
+				for i := 0; !stop.Load(); i++ {
+					r.buy(fmt.Sprint(action, "-", n, "-", i))
+				}
+			})
+		}
+		if !dies {
+			time.Sleep(100 * time.Millisecond)
+			if got := state(t, cmd.Process.Pid); got == "T" {
+				t.Error("stopped without SIGUSR1")
+			}
+			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			locktest.Eventually(t, "stopped", func() bool { return state(t, cmd.Process.Pid) == "T" })
+			_ = cmd.Process.Kill()
+		}
+		<-ended
+		stop.Store(true)
+		clients.Wait()
+	}
+}
+
 // state returns the kernel's state of a process: T is stopped.
 func state(t *testing.T, pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -216,10 +252,10 @@ func state(t *testing.T, pid int) string {
 }
 
 // startProcess starts the shop in a child process with a failpoint.
-func startProcess(t *testing.T, url, key, point string) (*exec.Cmd, <-chan error, *replica) {
+func startProcess(t *testing.T, url, key, point string, flags ...string) (*exec.Cmd, <-chan error, *replica) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+point)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=",
+		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint=" + point}, flags...)...)
 	r := &replica{t: t, key: key, log: &lines{}, end: make(chan error, 1)}
 	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
 	if err := cmd.Start(); err != nil {

@@ -60,7 +60,7 @@ type limitFlags struct {
 // labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Serve pages at / that show a race, sell by hand and measure locks, and allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
-	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"What to do at a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (in one flow only: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, or stop:KEY to stop at the request with this idempotency key only. Repeatable; in the environment separated by semicolons."`
+	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"What to do at a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (in one flow only: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, stop:KEY to stop at the request with this idempotency key only, or kill-batch or stop-batch for batches of several requests (stop-batch: once after each SIGUSR1). Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }
 

@@ -55,6 +55,7 @@ var badSettings = []struct {
 	{"unknown action", "serve --lab --failpoint=after-guard=sing", []string{"sing", "exp:MEAN"}},
 	{"exp without a mean", "serve --lab --failpoint=after-guard=exp", []string{"exp:2ms"}},
 	{"negative sleep", "serve --lab --failpoint=after-guard=sleep:-1s", []string{"sleep:2ms"}},
+	{"kill-batch with an argument", "serve --lab --failpoint=after-guard=kill-batch:9", []string{"kill-batch"}},
 	{"kill with an argument", "serve --lab --failpoint=after-guard=kill:9", []string{"kill"}},
 	{"no duration", "serve --request-timeout=soon", []string{"request-timeout"}},
 	{"timeout 0", "serve --request-timeout=0s", []string{"--request-timeout"}},

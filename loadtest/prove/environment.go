@@ -259,10 +259,20 @@ func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 	e.seed = cmp.Or(t.Scenario.Seed, e.settings.Seed)
 	p := loadtest.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
 	err := e.of(t).replica(t, &p)
-	if t.Scenario.Fault == loadtest.CrashMatrix {
+	switch t.Scenario.Fault {
+	case loadtest.CrashMatrix:
 		p.Args = e.armed(t.Scenario, p.Args)
+	case loadtest.CombinerPaused:
+		p.Args = stopping(e.of(t), p.Args)
 	}
 	return p, err
+}
+
+// stopping adds a failpoint to the arguments of each replica, at a step of a batch: another one for each.
+func stopping(l lesson, args func(n int, listen, metrics string) []string) func(n int, listen, metrics string) []string {
+	return func(n int, listen, metrics string) []string {
+		return append(args(n, listen, metrics), "--failpoint", l.Name+"/"+l.Batch[n%len(l.Batch)]+"=stop-batch")
+	}
 }
 
 // serve returns the arguments that the replicas of all flows share.
@@ -304,9 +314,9 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 	case t.Scenario.Fault == loadtest.CrashMatrix:
 		return e.crashMatrix(t), nil
 	case t.Scenario.Fault == loadtest.CombinerKilled:
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Wait: stepWait}, nil
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Action: "kill-batch", Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Wait: stepWait}, nil
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Action: "kill", Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash:
 		return replicafault.Crash{Victims: t.Replicas, Times: 6}, nil
 	}

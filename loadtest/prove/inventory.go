@@ -168,7 +168,7 @@ func (e *environment) failover(t *loadtest.Trial) (f redisfault.Failover, err er
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
 	case loadtest.CombinerPaused:
-		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["inventory"]}, nil
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["inventory"], InBatch: t.Replicas.PauseInBatch}, nil
 	case inventoryflow.LockLost:
 		client, err := e.redis(t.Scenario)
 		if err != nil {

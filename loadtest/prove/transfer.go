@@ -169,8 +169,10 @@ func (e *environment) etcdMonitor(ctx context.Context, t *loadtest.Trial) (loadt
 func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
 	switch s.Fault {
-	case loadtest.Pause, loadtest.CombinerPaused:
+	case loadtest.Pause:
 		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
+	case loadtest.CombinerPaused:
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"], InBatch: t.Replicas.PauseInBatch}, nil
 	case transferflow.CommitCut:
 		return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
 	case transferflow.PGRestart:

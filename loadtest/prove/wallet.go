@@ -78,7 +78,11 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch s.Fault {
 	case loadtest.Pause, loadtest.CombinerPaused:
 		aim := func(ctx context.Context) bool { return mongofault.Abandoned(ctx, set, aimWait) }
-		return replicafault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}, nil
+		pauses := replicafault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}
+		if s.Fault == loadtest.CombinerPaused {
+			pauses.InBatch = t.Replicas.PauseInBatch
+		}
+		return pauses, nil
 	case walletflow.StepDown:
 		return mongofault.StepDown{Set: set, Times: 2}, nil
 	case walletflow.PrimaryPause:

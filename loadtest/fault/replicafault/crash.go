@@ -36,16 +36,17 @@ func (c Crash) Inject(ctx context.Context, over time.Duration) ([]fault.Event, e
 }
 
 // CrashSteps kills a replica at each step of a flow in turn: it starts a replica with a
-// failpoint that is SIGKILL, and the first request at the step kills the replica. The
+// failpoint that sends SIGKILL, and the first request at the step kills the replica. The
 // replicas take turns. A step that no request reaches is no hit.
 type CrashSteps struct {
 	Replicas interface {
 		fault.Victims
 		Ended(n int) <-chan struct{} // closed when the process that was started last has ended
 	}
-	Flow  string // "transfer"
-	Steps []string
-	Wait  time.Duration // limit for each step, until the replica has died
+	Flow   string // "transfer"
+	Steps  []string
+	Action string        // of the failpoint: "kill", or "kill-batch" to wait for a batch of several requests
+	Wait   time.Duration // limit for each step, until the replica has died
 }
 
 // Inject goes through all steps once, spread evenly over the time if it
@@ -82,7 +83,7 @@ func (c CrashSteps) crash(ctx context.Context, n int, step string) (event fault.
 // diesAt starts the replica with its failpoint, and reports whether it died there. The
 // replica may die as soon as it accepts requests, and then its start fails.
 func (c CrashSteps) diesAt(ctx context.Context, n int, step string) (died bool, err error) {
-	startErr := c.Replicas.Start(ctx, n, "--failpoint", c.Flow+"/"+step+"=kill")
+	startErr := c.Replicas.Start(ctx, n, "--failpoint", c.Flow+"/"+step+"="+c.Action)
 	ended := c.Replicas.Ended(n)
 	if startErr != nil {
 		select {

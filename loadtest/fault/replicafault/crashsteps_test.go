@@ -40,7 +40,7 @@ func (m *mortals) Ended(int) <-chan struct{} { return m.ended }
 func TestCrashSteps_KillsAtEachStepAndStartsEachReplicaAgain(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		m := &mortals{spared: "transfer/c=kill", early: early}
-		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b", "c", "d"}, Wait: 100 * time.Millisecond}
+		f := CrashSteps{Replicas: m, Flow: "transfer", Action: "kill", Steps: []string{"a", "b", "c", "d"}, Wait: 100 * time.Millisecond}
 		var events []fault.Event
 		var err error
 		synctest.Test(t, func(t *testing.T) { events, err = f.Inject(t.Context(), time.Second) })
@@ -66,7 +66,7 @@ func TestCrashSteps_KillsAtEachStepAndStartsEachReplicaAgain(t *testing.T) {
 func TestCrashSteps_AReplicaThatDoesNotComeBackIsAnError(t *testing.T) {
 	for _, fails := range []string{"start 0", "start 0 --failpoint transfer/a=kill", "kill 0"} {
 		m := &mortals{replicas: replicas{testbed.Log{Fails: fails}}, spared: "a"}
-		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b"}, Wait: time.Millisecond}
+		f := CrashSteps{Replicas: m, Flow: "transfer", Action: "kill", Steps: []string{"a", "b"}, Wait: time.Millisecond}
 		if _, err := f.Inject(t.Context(), time.Millisecond); err == nil {
 			t.Errorf("%s: no error", fails)
 		}

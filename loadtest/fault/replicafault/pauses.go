@@ -23,7 +23,13 @@ type Pauses struct {
 	// resumed, and stopped again a moment later. At the end of a pause Aim shows whether the
 	// pause has outlived the lock. nil: the replica is stopped at any moment.
 	Aim func(context.Context) bool
+	// InBatch stops replica n in a batch of several requests, and returns false if none came in time: that pause is no
+	// hit. nil: the replica is stopped at any moment.
+	InBatch func(ctx context.Context, n int, within time.Duration) (bool, error)
 }
+
+// batchWait bounds the wait for a batch of several requests.
+const batchWait = 2 * time.Second
 
 // The bounds of pauses, in halves of the TTL.
 const (
@@ -70,15 +76,18 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []faul
 
 // once pauses replica n. A pause that is cancelled before the lock has expired does not count.
 func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, error) {
-	holds, err := p.stop(ctx, n)
+	stopped, holds, err := p.stop(ctx, n)
 	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now(), Replica: n + 1}
-	if err == nil {
+	switch {
+	case !stopped:
+		e.What = fmt.Sprintf("replica %d had no batch to stop in", n+1)
+	case err == nil:
 		fault.Wait(ctx, d)
 	}
 	outlived := holds && !p.Aim(ctx)
 	err = errors.Join(err, p.Replicas.Resume(n))
 	e.Until = time.Now()
-	if e.Until.Sub(e.At) >= p.TTL*pauseShortest/2 && err == nil {
+	if stopped && e.Until.Sub(e.At) >= p.TTL*pauseShortest/2 && err == nil {
 		e.Hits, e.Seen = 1, map[string]int64{"pauses": 1}
 		if outlived {
 			e.Seen["outlived"] = 1
@@ -96,19 +105,23 @@ const (
 	aimEvery = 20 * time.Millisecond
 )
 
-// stop stops replica n. With an Aim it tries up to aims times to stop the replica while it
+// stop stops replica n, and returns whether it did. With an Aim it tries up to aims times to stop the replica while it
 // holds a lock, and returns whether it holds one.
-func (p Pauses) stop(ctx context.Context, n int) (holds bool, err error) {
+func (p Pauses) stop(ctx context.Context, n int) (stopped, holds bool, err error) {
 	for try := 1; ; try++ {
-		err := p.Replicas.Pause(n)
-		if err != nil || p.Aim == nil {
-			return false, err
+		if p.InBatch != nil {
+			stopped, err = p.InBatch(ctx, n, batchWait)
+		} else {
+			stopped, err = true, p.Replicas.Pause(n)
+		}
+		if err != nil || !stopped || p.Aim == nil {
+			return stopped, false, err
 		}
 		if holds = p.Aim(ctx); holds || try == aims {
-			return holds, nil
+			return true, holds, nil
 		}
 		if err := p.Replicas.Resume(n); err != nil || !fault.Wait(ctx, aimEvery) {
-			return false, err
+			return true, false, err
 		}
 	}
 }

@@ -107,3 +107,19 @@ func TestPauses_APauseHasOutlivedTheLockOnlyIfTheLockWasLost(t *testing.T) {
 		}
 	})
 }
+
+func TestPauses_OnlyAReplicaInABatchIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSleepers()
+		inBatch := func(_ context.Context, n int, within time.Duration) (bool, error) { // that of replica 2 never comes
+			if time.Sleep(within / 2); n == 1 {
+				return false, nil
+			}
+			return true, s.Pause(n)
+		}
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, InBatch: inBatch}.Inject(t.Context(), 6*time.Second)
+		if seen := fault.Seen(events); err != nil || seen["pauses"] != 1 || len(events) != 2 || events[1].Hits != 0 || len(s.since) != 0 {
+			t.Errorf("%v: %+v, still stopped %v", err, events, s.since)
+		}
+	})
+}
