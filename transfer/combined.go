@@ -279,8 +279,7 @@ func (v *versioned) apply(delta int64) {
 }
 
 // record queues what attempt.record and attempt.save queue for one transfer, for all of them. The accounts are not
-// written by arrays: a batch has few, HotMax at most, and BenchmarkTransfer is slower with an UPDATE that joins a pair of
-// accounts with arrays than with two that are sent together.
+// written by arrays: a batch has HotMax of them at most, and all statements are sent together.
 func (b *batch) record() {
 	for _, rows := range b.reads {
 		for _, a := range *rows {

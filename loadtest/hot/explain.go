@@ -11,8 +11,11 @@ import (
 	"sync"
 )
 
-// explained is how many clients buy one product while PostgreSQL explains the statements of their batches.
-const explained = 256
+// explained are the measurements in which PostgreSQL explains the statements of the batches.
+var explained = []struct {
+	of      string
+	clients int
+}{{"product", 32}, {"product", 256}, {"account", 256}}
 
 // autoExplain are settings of a connection. With them PostgreSQL sends the client the plan of each statement, with times.
 var autoExplain = map[string]string{
@@ -109,17 +112,26 @@ func (p *plans) print(w io.Writer, batches int) (err error) {
 	return err
 }
 
-// explain prints what the statements of a batch of purchases take in PostgreSQL. The measurement of each plan takes a time
+// explain prints what the statements of a batch take in PostgreSQL. The measurement of each plan takes a time
 // too: only parts can be compared.
-func (s settings) explain(ctx context.Context, w io.Writer) (err error) {
-	place, drop, err := prepare(ctx, "product")
+func (s settings) explain(ctx context.Context, w io.Writer) error {
+	for _, e := range explained {
+		if err := s.explainBatch(ctx, w, e.of, e.clients); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s settings) explainBatch(ctx context.Context, w io.Writer, of string, clients int) (err error) {
+	place, drop, err := prepare(ctx, of)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, drop()) }()
 	seen, before := &plans{}, 0
 	place.explain = seen.add
-	sample, err := turn{place, "combined", explained, 0, s.interval}.run(ctx, func() (err error) {
+	sample, err := turn{place, "combined", clients, 0, s.interval}.run(ctx, func() (err error) {
 		seen.statements = nil // those of the first batches have no plan yet that is kept
 		before, err = transactions(ctx, place)
 		return err
@@ -132,7 +144,8 @@ func (s settings) explain(ctx context.Context, w io.Writer) (err error) {
 		return err
 	}
 	batches := after - before
-	if _, err := fmt.Fprintf(w, "%d batches with %.0f purchases each: ms in PostgreSQL for one batch\n", batches, float64(len(sample.Waits))/float64(batches)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s, %d clients: %d batches with %.0f requests each took %.1f ms each; ms of it in PostgreSQL:\n",
+		of, clients, batches, float64(len(sample.Waits))/float64(batches), float64(sample.Over.Milliseconds())/float64(batches)); err != nil {
 		return err
 	}
 	return seen.print(w, batches)

@@ -43,7 +43,7 @@ func TestExplain_HasEachForeignKeyOfABatch(t *testing.T) {
 	if err := (settings{interval: 20 * time.Millisecond}).explain(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"INSERT INTO idempotency_keys", "order_lines_order_id_fkey", "order_lines_sku_fkey", "stock_movements_sku_fkey", "stock_movements_order_id_fkey"} {
+	for _, part := range []string{"INSERT INTO idempotency_keys", "order_lines_order_id_fkey", "order_lines_sku_fkey", "stock_movements_sku_fkey", "stock_movements_order_id_fkey", "account, 256 clients", "INSERT INTO ledger_entries"} {
 		if !strings.Contains(out.String(), "  of which "+part) && !strings.Contains(out.String(), "\n"+part) {
 			t.Errorf("no %s in\n%s", part, out.String())
 		}

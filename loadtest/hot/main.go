@@ -31,7 +31,7 @@ func main() {
 	flag.IntVar(&s.pairs, "pairs", 10, "how often each comparison runs")
 	flag.DurationVar(&s.interval, "interval", 500*time.Millisecond, "for which clients start requests, in each measurement")
 	flag.StringVar(&s.only, "only", "", "only the rows whose name begins with this, such as product/32")
-	flag.BoolVar(&s.plans, "explain", false, "only print how long the statements of a batch of purchases take in PostgreSQL, and their foreign keys")
+	flag.BoolVar(&s.plans, "explain", false, "only print how long the statements of a batch take in PostgreSQL, and their foreign keys")
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file for all rows")
 	flag.StringVar(&s.child, "child", "", "for this program alone: be one of several processes, as this JSON says")
 	flag.StringVar(&s.empty, "empty", "", "for this program alone: serve the API without a domain, as this JSON says")

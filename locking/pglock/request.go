@@ -40,8 +40,10 @@ func classify(ctx context.Context, err error) error {
 }
 
 // refused reports whether err is the server's answer that nothing was done. FATAL ends the
-// session, perhaps after the commit.
+// session, perhaps after the commit. A statement that a pool cancels when its ctx ends has no answer.
 func refused(err error) bool {
 	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR"
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" && answer.Code != queryCanceled
 }
+
+const queryCanceled = "57014"

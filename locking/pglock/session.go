@@ -139,7 +139,7 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	err = ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
 	x.end(unlocked)
 	var pg *pgconn.PgError
-	if err == nil && !unlocked || errors.As(err, &pg) { // the server's FATAL: it had ended the session
+	if err == nil && !unlocked || errors.As(err, &pg) && pg.SeverityUnlocalized == "FATAL" { // it had ended the session
 		return locking.ErrLost
 	}
 	return err

@@ -142,7 +142,7 @@ func (s *Store) lost(v votes) bool { return len(s.servers)-v.no < s.quorum }
 
 // Release deletes the lock on all servers. It returns locking.ErrLost if so many servers no
 // longer had it that the others are no majority. Where a server does not answer, the
-// deletion is retried in the background.
+// deletion is retried in the background. A server that cannot be reached keeps the lock until its TTL ends.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	if len(l.Keys) != 1 {

@@ -16,7 +16,8 @@ import (
 // waits for it, and leaves no node behind.
 //
 // A request whose answer was lost is looked for on the next connection, for at most half the
-// TTL. If ZooKeeper does not answer in that time, TryAcquire returns locking.ErrOutcomeUnknown,
+// TTL, or a third of the TTL for each member if several accept connections and do not answer. If ZooKeeper
+// does not answer in that time, TryAcquire returns locking.ErrOutcomeUnknown,
 // and what the request has created is removed in the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	return s.acquire(ctx, keys, false)

@@ -11,36 +11,56 @@ import (
 	"time"
 )
 
-// opClose is the number of the request that ends a session.
-const opClose = -11
+// The numbers of the requests that end a session, and that log in.
+const (
+	opClose   = -11
+	opSetAuth = 100
+)
 
-// failing is a connection on which every request but opClose fails, once broken is set.
+// failing is a connection on which some requests fail.
 type failing struct {
 	net.Conn
-	broken *atomic.Bool
+	fails func(op int32) bool
 }
 
 func (f failing) Write(b []byte) (int, error) {
-	if f.broken.Load() && int32(binary.BigEndian.Uint32(b[opOffset:])) != opClose {
+	if f.fails(int32(binary.BigEndian.Uint32(b[opOffset:]))) {
 		return 0, errors.New("broken pipe")
 	}
 	return f.Conn.Write(b)
 }
 
-// A request of go-zookeeper that is sent after its Close, and fails, stops the client for ever: it has three places
-// that answer such a request, two answers fit, and the caller has left.
-func TestClose_EndsAlthoughRequestsFail(t *testing.T) {
-	t.Parallel()
-	var broken atomic.Bool
-	s, err := New(t.Context(), shared(t).servers, time.Minute, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+// failingStore opens a Store. The test must end within a limit, which the client might not.
+func failingStore(t *testing.T, o Options, fails func(op int32) bool) *Store {
+	o.Prefix = at().prefix
+	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		return failing{conn, &broken}, err
-	}})
+		return failing{conn, fails}, err
+	}
+	s, err := New(t.Context(), shared(t).servers, time.Minute, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func within(t *testing.T, what string, do func()) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); do() }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s has not ended", what)
+	}
+}
+
+// A request of go-zookeeper that is sent after its Close, and fails, would stop the client for ever.
+func TestClose_EndsAlthoughRequestsFail(t *testing.T) {
+	t.Parallel()
+	var broken, stop atomic.Bool
+	s := failingStore(t, Options{}, func(op int32) bool { return broken.Load() && op != opClose })
 	var requests sync.WaitGroup
-	var stop atomic.Bool
 	for range 64 {
 		requests.Go(func() {
 			for !stop.Load() {
@@ -49,14 +69,31 @@ func TestClose_EndsAlthoughRequestsFail(t *testing.T) {
 		})
 	}
 	time.Sleep(10 * time.Millisecond)
-	ended := make(chan struct{})
 	context.AfterFunc(s.life, func() { broken.Store(true) })
-	go func() { s.Close(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("Close has not ended")
-	}
+	within(t, "Close", s.Close)
 	stop.Store(true)
 	requests.Wait()
+}
+
+// So would a login that fails on a new connection.
+func TestSession_ContinuesWhenALoginFails(t *testing.T) {
+	t.Parallel()
+	var once atomic.Bool
+	s := failingStore(t, Options{Login: "user:password"}, func(op int32) bool { return op == opSetAuth && once.CompareAndSwap(true, false) })
+	once.Store(true)
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	_ = l.Close()
+	within(t, "TryAcquire", func() {
+		if l, err := s.TryAcquire(t.Context(), "k"); err != nil {
+			t.Error(err)
+		} else if err := s.Release(t.Context(), l); err != nil {
+			t.Error(err)
+		}
+	})
+	if once.Load() {
+		t.Error("no login failed")
+	}
+	within(t, "Close", s.Close)
 }

@@ -77,12 +77,17 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write is called once for each request.
+// Write is called once for each request. It reports no error, but closes the connection: the client answers a request from
+// up to three places, after its Write has failed, at its Close, and for each request when the connection has ended. Two
+// answers fit, one to the request of Options.Login, and another one stops the client for ever.
 func (l *link) Write(b []byte) (int, error) {
 	if len(b) >= opOffset+4 && binary.BigEndian.Uint32(b[opOffset:]) == opSetWatches {
 		l.sent.Do(func() { close(l.ready) })
 	}
-	return l.Conn.Write(b)
+	if _, err := l.Conn.Write(b); err != nil {
+		go l.Close() // in TLS it may take seconds
+	}
+	return len(b), nil
 }
 
 // awaitWatches delays the first answer until the client has sent its watches, if it has any: on a new
@@ -106,16 +111,6 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
-// unlink closes the last connection.
-func (s *Store) unlink() {
-	s.mu.Lock()
-	l := s.link
-	s.mu.Unlock()
-	if l != nil {
-		_ = l.Close()
-	}
-}
-
 // answerTimeout bounds the wait for an answer. After it the connection is closed, and the session
 // continues on another one, if possible with another member.
 func (s *Store) answerTimeout() time.Duration { return s.ttl / 6 }
@@ -124,12 +119,6 @@ func (s *Store) answerTimeout() time.Duration { return s.ttl / 6 }
 // keeps a request while it has no connection, so the next ones are closed in time too.
 func (s *Store) call(request func() error) error {
 	s.mu.Lock()
-	if s.life.Err() != nil {
-		s.mu.Unlock()
-		return ErrClosed
-	}
-	s.calls.Add(1)
-	defer s.calls.Done()
 	l, over := s.link, false
 	var limit *time.Timer
 	limit = time.AfterFunc(s.answerTimeout(), func() {

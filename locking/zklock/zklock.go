@@ -54,10 +54,9 @@ type Store struct {
 	acl    []zk.ACL
 	ttl    time.Duration
 
-	life  context.Context // ends with Close
-	end   context.CancelFunc
-	work  sync.WaitGroup // all goroutines of the Store
-	calls sync.WaitGroup // requests of the client without an answer
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup // all goroutines of the Store
 
 	mu      sync.Mutex
 	link    *link             // the last connection
@@ -148,20 +147,19 @@ func (s *Store) makePrefix() error {
 	return nil
 }
 
-// closeTimeout bounds the wait of Close for the answers to requests.
-const closeTimeout = time.Second
-
 // Close ends the session, which frees all keys, and waits for the background work. If
 // ZooKeeper does not answer for a second, the keys are free after the TTL.
 func (s *Store) Close() {
 	s.mu.Lock()
-	s.end() // under the mutex, as is every start of background work and of a request: after this none starts
+	s.end() // under the mutex, as is every start of background work: after this none starts
 	s.mu.Unlock()
-	unanswered := time.AfterFunc(closeTimeout, s.unlink)
-	s.calls.Wait() // a request beside conn.Close that fails can stop the client for ever
-	unanswered.Stop()
 	s.conn.Close()
-	s.unlink() // or the client waits for its next read to time out
+	s.mu.Lock()
+	l := s.link // the last: connect makes no other
+	s.mu.Unlock()
+	if l != nil {
+		_ = l.Close() // or the client waits for its next read to time out
+	}
 	s.work.Wait()
 	for range s.events { // until the client has ended
 	}

@@ -210,9 +210,11 @@ func combinerKilled() loadtest.FaultSpec {
 	return spec
 }
 
-// combinerPaused stops replicas inside of a transaction, like Pause.
+// combinerPaused stops replicas inside of a transaction, like Pause. Each pause hits a batch, so the wallets with most
+// load are held up each time.
 func combinerPaused() loadtest.FaultSpec {
 	spec := loadtest.CombinerPausedSpec(combined)
+	spec.Slower = 2
 	spec.Needs = append(spec.Needs, outlived)
 	return spec
 }
