@@ -233,9 +233,17 @@ func TestFailpoint_OnlyABatchOfSeveralDiesOrStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			locktest.Eventually(t, "stopped", func() bool { return state(t, cmd.Process.Pid) == "T" })
+			_ = cmd.Process.Signal(syscall.SIGCONT)
+			time.Sleep(100 * time.Millisecond)
+			if state(t, cmd.Process.Pid) == "T" {
+				t.Error("stopped again without SIGUSR1")
+			}
 			_ = cmd.Process.Kill()
 		}
 		<-ended
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+			t.Errorf("%s: %v", action, cmd.ProcessState)
+		}
 		stop.Store(true)
 		clients.Wait()
 	}
@@ -254,8 +262,10 @@ func state(t *testing.T, pid int) string {
 // startProcess starts the shop in a child process with a failpoint.
 func startProcess(t *testing.T, url, key, point string, flags ...string) (*exec.Cmd, <-chan error, *replica) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint=" + point}, flags...)...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{
+		"serve", "--listen=127.0.0.1:0", "--metrics-listen=",
+		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint=" + point,
+	}, flags...)...)
 	r := &replica{t: t, key: key, log: &lines{}, end: make(chan error, 1)}
 	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
 	if err := cmd.Start(); err != nil {

@@ -47,8 +47,9 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) er
 		}
 	}
 	own := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
-	if s.Strategy == transferflow.Combined { // its queue is one of all accounts
-		for _, a := range money.Accounts(t.Plan) {
+	if s.Strategy == transferflow.Combined { // one queue for the first HotMax accounts; other pairs, in a crash matrix, have a queue each
+		accounts := money.Accounts(t.Plan)
+		for _, a := range accounts[:min(len(accounts), transfer.HotMax)] {
 			own = append(own, "--hot-accounts", a.ID.String())
 		}
 	}

@@ -19,9 +19,10 @@ type Config[Q, A any] struct {
 	Store locking.Store
 	Lock  locking.Options // of the lease; NoWait and MaxWait do not apply while a request is undecided
 
-	// Apply applies a batch in its order, and returns a result for each request. ctx ends with the lease. An
-	// error means that no request had an effect, unless it matches locking.ErrOutcomeUnknown. OfOne marks the error that
-	// one request of the batch caused. A request may be applied again, under a greater fence: Apply must recognize it.
+	// Apply applies a batch in its order, and returns a result for each request. ctx ends with the lease; that of a
+	// batch of one has the values of the request's ctx too. An error means that no request had an effect, unless it matches
+	// locking.ErrOutcomeUnknown. OfOne marks the error that one request of the batch caused. A request may be applied again,
+	// under a greater fence: Apply must recognize it.
 	Apply func(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error)
 
 	// Key returns the idempotency key of a request, with all that tells it from another request

@@ -154,7 +154,7 @@ func TestDo_ABatchOfOneHasTheValuesOfItsRequest(t *testing.T) {
 		type name struct{}
 		var seen []string
 		c := open(t, Config[string, string]{Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
-			seen = append(seen, fmt.Sprint(Requests(ctx), ctx.Value(name{})))
+			seen = append(seen, fmt.Sprintf("%d %v", Requests(ctx), ctx.Value(name{})))
 			return echo(time.Second)(ctx, l, batch)
 		}})
 		var told []<-chan outcome

@@ -72,6 +72,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 	switch {
 	case began:
 		t.late = 0
+	case ctx.Err() != nil && t.life.Err() == nil: // all clients had left; those that came since wait for the next lease
 	case granted && t.late+1 < t.config.Tries && t.life.Err() == nil: // a new lease first
 		t.late++
 	case granted && err == nil:
@@ -299,7 +300,8 @@ func (c batchCtx) Value(key any) any {
 	return value
 }
 
-// Requests returns of how many requests the batch is whose Apply got ctx, or a ctx made of it; 0: of none.
+// Requests returns the number of requests in the batch for which Apply was called with ctx, or with a ctx derived from it.
+// Requests merged by Config.Key count once. It returns 0 if ctx is not that of a batch.
 func Requests(ctx context.Context) int {
 	n, _ := ctx.Value(requestsKey{}).(int)
 	return n

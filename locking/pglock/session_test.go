@@ -102,6 +102,7 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 	store := NewSessions(pool, rand.Text())
 	t.Cleanup(store.Close)
 	held := locktest.Taken(t, store, "k")
+	locktest.Released(t, store, locktest.Taken(t, store, "another")) // the second connection, before the limit of the waiters
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_, err := store.Acquire(ctx, "k")

@@ -17,9 +17,10 @@ type link struct {
 	limit  *time.Timer // of the handshake
 	answer []byte      // the beginning of the answer to the handshake
 
-	ready chan struct{} // closed when the client has sent its watches
-	sent  sync.Once
-	read  bool // an answer to a request
+	ready  chan struct{} // closed when the client has sent its watches
+	sent   sync.Once
+	read   bool // an answer to a request
+	broken bool // a Write has failed
 }
 
 // The number of the request that sets all watches again, and its place: after the length of the
@@ -77,14 +78,18 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write is called once for each request. It reports no error, but closes the connection: the client answers a request from
-// up to three places, after its Write has failed, at its Close, and for each request when the connection has ended. Two
-// answers fit, one to the request of Options.Login, and another one stops the client for ever.
+// Write is called once for each request. A failed Write closes the connection and returns no error. The client would
+// otherwise answer the request when Write fails, again at its Close, and again when the connection ends. Its channel has room
+// for two answers, or one of a login, and a further one blocks the client for ever.
 func (l *link) Write(b []byte) (int, error) {
 	if len(b) >= opOffset+4 && binary.BigEndian.Uint32(b[opOffset:]) == opSetWatches {
 		l.sent.Do(func() { close(l.ready) })
 	}
+	if l.broken {
+		return len(b), nil // nothing may follow a part of a request
+	}
 	if _, err := l.Conn.Write(b); err != nil {
+		l.broken = true
 		go l.Close() // in TLS it may take seconds
 	}
 	return len(b), nil

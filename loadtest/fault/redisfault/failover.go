@@ -352,11 +352,9 @@ func (s *set) follow(ctx context.Context, old int) error {
 			return err
 		}
 		host, port, _ := net.SplitHostPort(s.Members[next].Addr)
-		if err := s.members[old].ReplicaOf(ctx, host, port).Err(); err != nil {
-			return err
-		}
-		info, err := s.members[next].Info(ctx, "replication").Result()
-		if err == nil && strings.Count(info, ",state=online,") == len(s.members)-1 {
+		err = s.members[old].ReplicaOf(ctx, host, port).Err()
+		info, infoErr := s.members[next].Info(ctx, "replication").Result()
+		if err = errors.Join(err, infoErr); err == nil && strings.Count(info, ",state=online,") == len(s.members)-1 {
 			return nil
 		}
 		if !fault.Wait(ctx, askEvery) {

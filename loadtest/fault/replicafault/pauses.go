@@ -39,6 +39,9 @@ const (
 
 // Inject pauses both replicas concurrently. It begins no pause that would not end in time.
 func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	if p.InBatch != nil {
+		over -= batchWait // a stop may come that much later
+	}
 	var (
 		work   sync.WaitGroup
 		events [2][]fault.Event
@@ -48,7 +51,9 @@ func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]fault.Event, 
 	work.Go(func() { events[0], errs[0] = p.series(ctx, 0, end) })
 	work.Go(func() {
 		e, err := p.once(ctx, 1, min(p.TTL*pauseLongest/2, over))
-		events[1], errs[1] = []fault.Event{e}, err
+		if events[1], errs[1] = nil, err; e.What != "" {
+			events[1] = []fault.Event{e}
+		}
 	})
 	work.Wait()
 	return append(events[0], events[1]...), errors.Join(errs[0], errs[1], ctx.Err())
@@ -65,7 +70,9 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []faul
 			return events, nil
 		}
 		e, err := p.once(ctx, n, d)
-		events = append(events, e)
+		if e.What != "" {
+			events = append(events, e)
+		}
 		if err != nil {
 			return events, err
 		}
@@ -80,7 +87,7 @@ func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, 
 	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now(), Replica: n + 1}
 	switch {
 	case !stopped:
-		e.What = fmt.Sprintf("replica %d had no batch to stop in", n+1)
+		e.What = "" // nothing was done
 	case err == nil:
 		fault.Wait(ctx, d)
 	}
