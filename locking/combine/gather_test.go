@@ -46,7 +46,7 @@ func TestDo_TheWaitForTheClientsOfTheLastBatchIsBounded(t *testing.T) {
 	for name, bound := range map[string]struct {
 		gather, turn, batch, want time.Duration
 	}{
-		"an eighth of the last batch": {time.Second, time.Minute, 8 * time.Millisecond, time.Millisecond},
+		"an eighth of the last batch": {time.Second, 30 * time.Second, 8 * time.Millisecond, time.Millisecond},
 		"MaxGather":                   {500 * time.Microsecond, 30 * time.Second, 8 * time.Millisecond, 500 * time.Microsecond},
 		"the rest of MaxTurn":         {time.Second, 17*time.Millisecond + 200*time.Microsecond, 8 * time.Millisecond, 200 * time.Microsecond},
 	} {
