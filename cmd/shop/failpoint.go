@@ -40,8 +40,7 @@ type failpoint struct {
 	action string
 	pause  time.Duration
 	key    string       // "": every request
-	over   *atomic.Bool // the request with the key was stopped
-	armed  *atomic.Bool // the next batch is stopped
+	armed  *atomic.Bool // of stop:KEY and stop-batch: the next that comes is stopped
 }
 
 // stepsOf are the steps of each flow, in order.
@@ -79,7 +78,8 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 	}
 	switch action {
 	case "stop":
-		f.key, f.over = arg, new(atomic.Bool)
+		f.key, f.armed = arg, new(atomic.Bool)
+		f.armed.Store(true)
 		return nil
 	case "kill", "kill-batch", "stop-batch":
 		if arg != "" {
@@ -145,7 +145,7 @@ func (f failpoint) happen(ctx context.Context, draw func() float64) {
 			stop()
 		}
 	case "stop":
-		if f.key == "" || f.key == ctx.Value(keyOf{}) && !f.over.Swap(true) {
+		if f.key == "" || f.key == ctx.Value(keyOf{}) && f.armed.CompareAndSwap(true, false) {
 			stop()
 		}
 	}

@@ -160,8 +160,9 @@
 // they subscribed: the last of three would come too late each time, and starve.
 //
 // The line does not guarantee an order. A request that arrives before that of the woken process is
-// granted; the woken process then returns to the front of the line, or, if a grant had put it there, to its end. If a process that waits for several
-// locks is woken while one of them is still held, it wakes the next process for each lock that is free. A process that has
+// granted; the woken process then returns to the front of the line, or, if a grant had put it there, to its end.
+// If a process that waits for several locks is woken while one of them is still held, it wakes the next process for
+// each lock that is free. A process that has
 // subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
 // count the subscribers of other nodes).
 //

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"shop/locking/locktest"
 )
 
 // The numbers of the requests that end a session, and that log in.
@@ -61,14 +63,16 @@ func TestClose_EndsAlthoughRequestsFail(t *testing.T) {
 	var broken, stop atomic.Bool
 	s := failingStore(t, Options{}, func(op int32) bool { return broken.Load() && op != opClose })
 	var requests sync.WaitGroup
+	var answers atomic.Int64
 	for range 64 {
 		requests.Go(func() {
 			for !stop.Load() {
 				_ = s.call(func() error { _, _, err := s.conn.Exists("/"); return err })
+				answers.Add(1)
 			}
 		})
 	}
-	time.Sleep(10 * time.Millisecond)
+	locktest.Eventually(t, "requests are answered", func() bool { return answers.Load() > 64 })
 	context.AfterFunc(s.life, func() { broken.Store(true) })
 	within(t, "Close", s.Close)
 	stop.Store(true)
