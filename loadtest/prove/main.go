@@ -166,7 +166,13 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 	case err != nil:
 		return couldNotRun, fmt.Errorf("could not run: %w", err)
 	case !r.AsExpected:
-		return notAsExpected, errors.New("not as expected; see the marked lines above, and the report")
+		why := "not as expected; see the marked lines above, and the report"
+		for _, s := range r.Scenarios { // once more, for a log of which only the end is kept
+			if !s.AsExpected {
+				why += "\n" + s.Name() + ": " + s.Sentence()
+			}
+		}
+		return notAsExpected, errors.New(why)
 	}
 	return asExpected, nil
 }

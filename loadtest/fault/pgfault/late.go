@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +38,10 @@ type LateWrite struct {
 }
 
 // The bounds of one late write, some as fractions of the TTL. The lease of a stopped
-// replica expires within one TTL, which leaves half a TTL for a newer holder. A replica
+// replica expires within one TTL, which leaves another for a newer holder. A replica
 // notices a revoked lease within a third of the TTL, so a newer holder gets a quarter.
 const (
-	stoppedHalves  = 3
+	stoppedTTLs    = 2
 	expiryLate     = 500 * time.Millisecond // how often etcd checks for expired leases
 	revokedPart    = 4
 	betweenPart    = 8 // undisturbed time between two late writes
@@ -48,7 +50,8 @@ const (
 	lookEvery      = 2 * time.Millisecond
 )
 
-// Inject alternates between the ways. It stops no replica unless the time suffices.
+// Inject alternates between the ways, once a write of a stopped replica was late. It stops no replica unless the
+// time suffices.
 func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
 	db, err := pgx.Connect(ctx, l.URL)
 	if err != nil {
@@ -59,10 +62,10 @@ func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fau
 		defer cancel()
 		err = errors.Join(err, db.Close(late))
 	}()
-	end := time.Now().Add(over)
+	end, stopped := time.Now().Add(over), false
 	for i := 0; time.Now().Before(end) && ctx.Err() == nil; i++ {
 		n, way := i/2%len(l.Proxies), Revoked
-		if i%2 == 1 && time.Until(end) > l.longest() {
+		if (i%2 == 1 || !stopped) && time.Until(end) > l.longest() {
 			way = Stopped
 		}
 		one := lateInjection{LateWrite: l, db: db, until: end, record: LateRecord{Replica: n, Way: way}}
@@ -73,8 +76,11 @@ func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fau
 		if err != nil {
 			return events, fmt.Errorf("late write of replica %d: %w", n+1, err)
 		}
-		if r := one.record; r.Late() && l.Record != nil {
-			l.Record(r)
+		if r := one.record; r.Late() {
+			stopped = stopped || r.Way == Stopped
+			if l.Record != nil {
+				l.Record(r)
+			}
 		}
 		fault.Wait(ctx, min(l.TTL/betweenPart, time.Until(end)))
 	}
@@ -82,7 +88,7 @@ func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fau
 }
 
 // longest is how long a replica may be stopped.
-func (l LateWrite) longest() time.Duration { return l.TTL*stoppedHalves/2 + expiryLate }
+func (l LateWrite) longest() time.Duration { return l.TTL*stoppedTTLs + expiryLate }
 
 // lateInjection is the injection of one late write.
 type lateInjection struct {
@@ -115,9 +121,11 @@ func (s *lateInjection) do(ctx context.Context) error {
 	return s.deliver(ctx, release)
 }
 
-// wanted reports whether a segment may move money and names its accounts.
+// wanted reports whether a segment may move money and names its accounts. A segment that also ends a hold is
+// not wanted: the replica sends COMMIT only after the answer, which it does not await once its lease is lost.
 func wanted(p *segment) bool {
-	return p.touches && (p.tx.wrote || !p.tx.over) && len(accountsOf(p)) > 0
+	endsHold := slices.ContainsFunc(p.sent, func(s statement) bool { return strings.HasPrefix(s.sql, "update transfers") })
+	return p.touches && !endsHold && (p.tx.wrote || !p.tx.over) && len(accountsOf(p)) > 0
 }
 
 func (s *lateInjection) deliver(ctx context.Context, release func()) (err error) {

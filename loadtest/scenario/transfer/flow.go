@@ -186,7 +186,7 @@ var faults = []loadtest.FaultSpec{
 	}},
 	// At the full rate the accounts of the late writes have queues that take as long as half of the load
 	// to be served after it.
-	{Fault: LateWrite, Store: "etcd", Least: 5, Slower: 2, Needs: []loadtest.Need{
+	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: 2, Needs: []loadtest.Need{
 		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
 		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
 		{Evidence: "late_refused", Expect: loadtest.Safe, Why: "no late write was refused"},
