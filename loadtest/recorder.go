@@ -3,6 +3,7 @@ package loadtest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,7 +33,8 @@ type Recorder struct {
 	Decided   func(Record)  // called once for each intent, with its first final answer; may be nil
 
 	mu       sync.Mutex
-	underWay map[int]int // attempts that replicas have not answered
+	underWay map[int]int                   // attempts that replicas have not answered
+	clients  map[*sends]context.CancelFunc // of the attempts under way; each makes the client hang up
 }
 
 // UnderWay counts the attempts that a replica has not answered yet.
@@ -64,7 +66,9 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	replica := r.Replicas[req.URL.Host]
 	sent := &sends{onWrite: func() { r.carry(replica, 1) }}
 	defer func() { r.carry(replica, -int(sent.written.Load())) }()
-	once := req.Clone(httptrace.WithClientTrace(req.Context(), sent.trace()))
+	ctx, leave := r.client(req.Context(), sent)
+	defer leave()
+	once := req.Clone(httptrace.WithClientTrace(ctx, sent.trace()))
 	key := req.Header.Get(r.Header)
 	once.Header.Del(r.Header)
 	once.Header.Del(historyKey)
@@ -91,6 +95,23 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.Decided(*decided)
 	}
 	return res, err
+}
+
+// client returns a ctx that ends when the client of an attempt hangs up. leave ends the attempt.
+func (r *Recorder) client(ctx context.Context, sent *sends) (_ context.Context, leave func()) {
+	ctx, hangUp := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clients == nil {
+		r.clients = map[*sends]context.CancelFunc{}
+	}
+	r.clients[sent] = hangUp
+	return ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.clients, sent)
+		hangUp()
+	}
 }
 
 func (r *Recorder) exchange(req *http.Request) (*http.Response, []byte, error) {

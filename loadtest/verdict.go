@@ -143,6 +143,7 @@ var evidence = map[string]string{
 	"decided_after_cut": "keys that were decided although their COMMIT was cut off or left in doubt",
 	"silent_retries":    "requests retried by net/http itself",
 	"samples":           "samples of the database during the load",
+	"hung_up":           "clients that closed their connection before the answer",
 	"crashes":           "kills of a replica that cut a request off",
 	"rightful_refused":  "refusals of a rightful holder, although no lease had ended",
 	"pauses":            "pauses of a replica for longer than its lease, with a request under way",

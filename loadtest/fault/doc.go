@@ -12,6 +12,7 @@
 //	redis-failover redisfault.Failover         Sentinel promotes a replica without the latest  redis_failovers, two_holders,
 //	                                           locks; a replica of the service is paused in    lock_calls_after (Redis)
 //	                                           one of them, and resumes within its TTL
+//	hang-up        loadtest.HangUps            clients close connections before the answer         hung_up; cut_off
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is delayed until a newer  late_writes, late_stopped; late_refused of a
 //	                                           holder has written                              safe strategy, late_committed of an unsafe one
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after,

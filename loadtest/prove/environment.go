@@ -313,6 +313,8 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 		return e.nemesis(context.Background(), t)
 	case t.Scenario.Fault == loadtest.CrashMatrix:
 		return e.crashMatrix(t), nil
+	case t.Scenario.Fault == loadtest.HangUp:
+		return loadtest.HangUps{Trial: t}, nil
 	case t.Scenario.Fault == loadtest.CombinerKilled:
 		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Action: "kill-batch", Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:

@@ -223,7 +223,11 @@ func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
 				t.Error(err)
 			}
 			granted <- lease
-			time.Sleep(2 * time.Millisecond)
+			if i < n-1 {
+				for end := time.Now().Add(10 * time.Second); !w.handsOver() && time.Now().Before(end); { // the next one can take it
+					time.Sleep(time.Millisecond)
+				}
+			}
 			if err := w.Release(context.WithoutCancel(t.Context()), lease); err != nil {
 				t.Error(err)
 			}
@@ -266,12 +270,15 @@ func TestWaiter_HandsOverInOneRequest(t *testing.T) {
 // waitsHere returns when a release in this process would hand k over.
 func (w waits) waitsHere(t *testing.T) {
 	t.Helper()
+	locktest.Eventually(t, "a goroutine waits", w.handsOver)
+}
+
+// handsOver reports whether a release in this process would hand a lock over.
+func (w waits) handsOver() bool {
 	s := w.Store.(*Waiter)
-	locktest.Eventually(t, "a goroutine waits", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.first) > 0
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.first) > 0
 }
 
 func free(t *testing.T, s *Store) bool {

@@ -175,7 +175,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 	}},
-	loadtest.CombinerKilledSpec(combined), loadtest.CombinerPausedSpec(combined),
+	loadtest.CombinerKilledSpec(combined), loadtest.CombinerPausedSpec(combined), loadtest.HangUpSpec(combined),
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),

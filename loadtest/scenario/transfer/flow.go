@@ -219,7 +219,7 @@ var faults = []loadtest.FaultSpec{
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
 	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
-	loadtest.CombinerKilledSpec(Combined), loadtest.CombinerPausedSpec(Combined),
+	loadtest.CombinerKilledSpec(Combined), loadtest.CombinerPausedSpec(Combined), loadtest.HangUpSpec(Combined),
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),

@@ -196,7 +196,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
-	combinerKilled(), combinerPaused(),
+	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(combined),
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.SoakSpec(2 * failOverTime),
 	loadtest.CrashMatrixSpec(5),

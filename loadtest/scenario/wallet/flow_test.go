@@ -40,6 +40,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		{sound("lockid", loadtest.Crash), killed},
 		{sound("combined", loadtest.CombinerKilled), map[string]int64{"crashes": 5, "cut_off": 1, "together": 10}},
 		{sound("combined", loadtest.CombinerPaused), map[string]int64{"pauses": 2, "outlived": 1, "together": 10}},
+		{sound("combined", loadtest.HangUp), map[string]int64{"hung_up": 50, "cut_off": 1, "together": 10}},
 	} {
 		enough := map[string]int64{"overlaps": 1, "mongo_clients": 1}
 		maps.Copy(enough, c.enough)
@@ -77,7 +78,7 @@ var waysToKeepMoney = []loadtest.Strategy{
 }
 
 func TestMatrix_OfTheWalletsHasTheFaultsOfTheirStore(t *testing.T) {
-	want := []string{"naive/none violated", "txn/none violated", "constant-lock/none violated", "lock-late/none violated", "naive/crash-matrix violated", "lockid/crash-matrix safe", "combined/combiner-killed safe", "combined/combiner-paused safe"}
+	want := []string{"naive/none violated", "txn/none violated", "constant-lock/none violated", "lock-late/none violated", "naive/crash-matrix violated", "lockid/crash-matrix safe", "combined/combiner-killed safe", "combined/combiner-paused safe", "combined/hang-up safe"}
 	for _, fault := range everyFault {
 		want = append(want, "inc/"+string(fault)+" safe", "lockid/"+string(fault)+" safe", "combined/"+string(fault)+" safe")
 	}

@@ -1,0 +1,65 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+// HangUp is a fault of the clients: they close connections before the answer, and retry later. A strategy that answers
+// several requests in one transaction takes such requests out of its queue, and must not mix up the other answers.
+const HangUp Fault = "hang-up"
+
+// HangUpSpec is HangUp of the strategy.
+func HangUpSpec(strategy string) FaultSpec {
+	return FaultSpec{Fault: HangUp, Of: strategy, Least: 5, Needs: []Need{
+		{Evidence: "hung_up", Least: 50, Why: "fewer than 50 clients hung up"},
+		{Evidence: "cut_off", Why: "no request that was under way got no answer"},
+		together,
+	}}
+}
+
+// HangUps makes the clients of a trial hang up, in rounds. Between the rounds all wait for their answers.
+type HangUps struct{ Trial *Trial }
+
+// The times of HangUps, and how many looks a round has. At each look half of the requests under way lose their client.
+const (
+	hangUpLooks = 10
+	hangUpEvery = 20 * time.Millisecond
+	hangUpCalm  = 500 * time.Millisecond
+)
+
+// Inject lets clients hang up, in rounds.
+func (h HangUps) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
+	for end := time.Now().Add(over); time.Now().Before(end) && ctx.Err() == nil; {
+		e := fault.Event{At: time.Now()}
+		for range hangUpLooks {
+			e.Hits += int64(h.Trial.recorder.hangUp())
+			fault.Wait(ctx, hangUpEvery)
+		}
+		e.Until, e.Seen = time.Now(), map[string]int64{"hung_up": e.Hits}
+		if e.Hits > 0 {
+			e.What = fmt.Sprintf("%d clients hung up", e.Hits)
+		}
+		events = append(events, e)
+		fault.Wait(ctx, min(hangUpCalm, time.Until(end)))
+	}
+	return events, ctx.Err()
+}
+
+// hangUp ends about half of the attempts whose request was sent and is not answered yet, and returns how many.
+func (r *Recorder) hangUp() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sent, end := range r.clients {
+		if sent.written.Load() > 0 && rand.IntN(2) == 0 {
+			end()
+			delete(r.clients, sent)
+			n++
+		}
+	}
+	return n
+}
