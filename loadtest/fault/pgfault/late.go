@@ -37,7 +37,7 @@ type LateWrite struct {
 	Record   func(LateRecord)                                        // called with each late write; may be nil
 }
 
-// The bounds of one late write, some as fractions of the TTL. The lease of a stopped
+// The bounds of one late write, some as multiples or fractions of the TTL. The lease of a stopped
 // replica expires within one TTL, which leaves another for a newer holder. A replica
 // notices a revoked lease within a third of the TTL, so a newer holder gets a quarter.
 const (
