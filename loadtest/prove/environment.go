@@ -316,7 +316,7 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 	case t.Scenario.Fault == loadtest.HangUp:
 		return loadtest.HangUps{Trial: t}, nil
 	case t.Scenario.Fault == loadtest.CombinerKilled:
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Action: "kill-batch", Wait: stepWait}, nil
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Action: "kill-batch", Wait: stepWait, Calm: 2 * lockTTLs[l.Name]}, nil
 	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
 		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Action: "kill", Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash:

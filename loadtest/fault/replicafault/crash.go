@@ -47,13 +47,16 @@ type CrashSteps struct {
 	Steps  []string
 	Action string        // of the failpoint: "kill", or "kill-batch" to wait for a batch of several requests
 	Wait   time.Duration // limit for each step, until the replica has died
+	Calm   time.Duration // undisturbed time after each step, at most half of its share: each kill may leave a lock until it expires
 }
 
 // Inject goes through all steps once, spread evenly over the time if it
 // suffices. Each replica is started again without a failpoint.
 func (c CrashSteps) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, len(c.Steps), 0, func(ctx context.Context, round int) (fault.Event, error) {
-		return c.crash(ctx, round%c.Replicas.Len(), c.Steps[round])
+		event, err := c.crash(ctx, round%c.Replicas.Len(), c.Steps[round])
+		fault.Wait(ctx, min(c.Calm, over/time.Duration(2*len(c.Steps))))
+		return event, err
 	})
 }
 

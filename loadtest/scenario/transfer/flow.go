@@ -192,7 +192,8 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "late_refused", Expect: loadtest.Safe, Why: "no late write was refused"},
 		{Evidence: "late_committed", Expect: loadtest.Violated, Why: "no late write was committed"},
 	}},
-	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Needs: []loadtest.Need{
+	// Each pause holds up the hot accounts. At the full rate their queues can outlast the clients' patience.
+	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Slower: 2, Needs: []loadtest.Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses"},
 		{Evidence: "leases_ended", Why: "etcd ended no lease of a stopped replica"},
 	}},
@@ -219,10 +220,18 @@ var faults = []loadtest.FaultSpec{
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
 	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
-	loadtest.CombinerKilledSpec(Combined), loadtest.CombinerPausedSpec(Combined), loadtest.HangUpSpec(Combined),
+	combinerKilled(), loadtest.CombinerPausedSpec(Combined), loadtest.HangUpSpec(Combined),
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
+}
+
+// combinerKilled leaves time to catch up after each kill, like Crash. Without that, the next replica could be killed as
+// soon as it has the lock of the last one, and nothing would succeed for two TTLs.
+func combinerKilled() loadtest.FaultSpec {
+	spec := loadtest.CombinerKilledSpec(Combined)
+	spec.Stretch = 24
+	return spec
 }
 
 // summary counts the transfers of the load, without the postcheck's.
