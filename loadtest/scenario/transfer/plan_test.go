@@ -190,7 +190,7 @@ func TestNewPlan_OnlyAHoldHasADuration(t *testing.T) {
 func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
 	for fault, want := range map[loadtest.Fault]loadtest.Load{
 		loadtest.NoFault: quickLoad,
-		loadtest.Pause:   {Rate: 200, Duration: 20 * time.Second, Seed: 1, Replicas: 3},
+		loadtest.Pause:   {Rate: 100, Duration: 20 * time.Second, Seed: 1, Replicas: 3},
 		loadtest.Crash:   {Rate: 25, Duration: 48 * time.Second, Seed: 1, Replicas: 3}, // as many requests
 	} {
 		if got := New().Load(quickLoad, fault, 2*time.Second); got != want {
