@@ -43,8 +43,8 @@ func (h HangUps) Inject(ctx context.Context, over time.Duration) (events []fault
 		e.Until, e.Seen = time.Now(), map[string]int64{"hung_up": e.Hits}
 		if e.Hits > 0 {
 			e.What = fmt.Sprintf("%d clients hung up", e.Hits)
+			events = append(events, e)
 		}
-		events = append(events, e)
 		fault.Wait(ctx, min(hangUpCalm, time.Until(end)))
 	}
 	return events, ctx.Err()

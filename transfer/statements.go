@@ -14,12 +14,13 @@ const (
 	WritesBalance Statement = "update accounts set balance" // id is $1
 	WritesAccount Statement = "update accounts set "        // another column; id is $1
 	WritesEntry   Statement = "insert into ledger_entries"
+	EndsHold      Statement = "update transfers set state"
 )
 
 // StatementOf classifies sql. Letter case and spacing do not matter.
 func StatementOf(sql string) Statement {
 	sql = strings.ToLower(strings.Join(strings.Fields(sql), " "))
-	for _, s := range []Statement{WritesFence, WritesBalance, WritesAccount, WritesEntry} {
+	for _, s := range []Statement{WritesFence, WritesBalance, WritesAccount, WritesEntry, EndsHold} {
 		if strings.HasPrefix(sql, string(s)) {
 			return s
 		}

@@ -40,8 +40,7 @@ func classify(ctx context.Context, err error) error {
 }
 
 // refused reports whether err is the server's answer that nothing was done. FATAL ends the
-// session, perhaps after the commit. query_canceled is
-// no refusal: the statement may have taken an advisory lock of its session before.
+// session, perhaps after the commit. query_canceled is no refusal: the statement may have taken an advisory lock of its session before.
 func refused(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" && answer.Code != queryCanceled

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/transfer"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -124,7 +124,7 @@ func (s *lateInjection) do(ctx context.Context) error {
 // wanted reports whether a segment may move money and names its accounts. A segment that also ends a hold is
 // not wanted: the replica sends COMMIT only after the answer, which it does not await once its lease is lost.
 func wanted(p *segment) bool {
-	endsHold := slices.ContainsFunc(p.sent, func(s statement) bool { return strings.HasPrefix(s.sql, "update transfers") })
+	endsHold := slices.ContainsFunc(p.sent, func(s statement) bool { return s.money == transfer.EndsHold })
 	return p.touches && !endsHold && (p.tx.wrote || !p.tx.over) && len(accountsOf(p)) > 0
 }
 
