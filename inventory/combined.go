@@ -78,9 +78,10 @@ func (s *Service) Queued() int { return s.together.Queued() }
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
 		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyTogether,
-		Log:    s.cfg.Log,
-		Merged: Reply.Again,
-		Key:    func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
+		Guarded: true,
+		Log:     s.cfg.Log,
+		Merged:  Reply.Again,
+		Key:     func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
 	})
 }
 
@@ -90,12 +91,12 @@ var errAlone = errors.New("inventory: the purchase cannot be in a batch")
 
 // buyTogether runs purchases of one product in one transaction.
 func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
-	requests := make([]Request, len(batch))
+	requests := make([]*pgtx.Op, len(batch))
 	for n, p := range batch {
-		requests[n] = p.Request
+		requests[n] = p.Op
 	}
 	var items *[]item
-	results, err := s.db.RunAll(ctx, &pgtx.Op{Label: together}, requests, func(tx *pgtx.Tx) {
+	results, err := s.db.RunAll(ctx, together, requests, func(tx *pgtx.Tx) {
 		items = pgtx.Query[item](tx, `
 			SELECT sku, price, currency, stock, version, now()
 			FROM products

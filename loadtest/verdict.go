@@ -63,6 +63,7 @@ type Need struct {
 	Least    int64   // 0: 1
 	Why      string  // the reason why a run without it shows nothing
 	Expect   Verdict // needed only of scenarios with this expected verdict; "": of all
+	Of       string  // needed only of this strategy; "": of all
 }
 
 // InconclusiveReasons returns the reasons why a run shows nothing; none if it shows something.
@@ -81,7 +82,7 @@ func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []strin
 		}
 	}
 	for _, n := range needs {
-		if evidence[n.Evidence] < max(1, n.Least) && (n.Expect == "" || n.Expect == s.Expect) {
+		if evidence[n.Evidence] < max(1, n.Least) && (n.Expect == "" || n.Expect == s.Expect) && (n.Of == "" || n.Of == s.Strategy) {
 			reasons = append(reasons, n.Why)
 		}
 	}

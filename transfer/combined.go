@@ -103,9 +103,10 @@ func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own.cfg.Strategy = together // what a batch counts, whatever the strategy of its transfers is
 	return combine.New(combine.Config[*operation, Reply]{
 		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: own.moveTogether,
-		Log:    s.cfg.Log,
-		Merged: Reply.Again,
-		Key:    func(o *operation) string { return string(o.Client[:]) + o.Key + string(o.Fingerprint[:]) },
+		Guarded: true,
+		Log:     s.cfg.Log,
+		Merged:  Reply.Again,
+		Key:     func(o *operation) string { return string(o.Client[:]) + o.Key + string(o.Fingerprint[:]) },
 	})
 }
 
@@ -114,12 +115,12 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 	if l.Fence <= 0 {
 		return nil, errUnfenced
 	}
-	requests := make([]Request, len(waiting))
+	requests := make([]*pgtx.Op, len(waiting))
 	for n, o := range waiting {
-		requests[n] = o.Request
+		requests[n] = &o.Op
 	}
 	var b *batch
-	results, err := s.db.RunAll(ctx, &pgtx.Op{Label: together}, requests, func(tx *pgtx.Tx) {
+	results, err := s.db.RunAll(ctx, together, requests, func(tx *pgtx.Tx) {
 		b = &batch{Tx: tx, s: s, fence: l.Fence}
 		b.guard(waiting)
 	}, func(ctx context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {

@@ -16,7 +16,7 @@
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is delayed until a newer  late_writes, late_stopped; late_refused of a
 //	                                           holder has written                              safe strategy, late_committed of an unsafe one
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after,
-//	                                           COMMIT reaches PostgreSQL                       decided_after_cut
+//	                                           COMMIT reaches PostgreSQL                       decided_after_cut; batches_cut of combined
 //	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again            pg_restarts, disturbed
 //	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked; stale_answers of a safe strategy
 //	leader-kill    etcdfault.LeaderKill        SIGKILL to the leader of three members          elections

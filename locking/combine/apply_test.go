@@ -168,3 +168,37 @@ func TestHalved_EachHalfNeedsTrust(t *testing.T) {
 		}
 	})
 }
+
+// Nothing else runs under a lease after an unknown outcome. It is released only if Apply is guarded.
+func TestDo_AnUnknownOutcomeGivesUpTheLease(t *testing.T) {
+	for _, guarded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &releases{free: free{ttl: time.Minute}}
+			var fences []locking.Fence
+			c := open(t, Config[string, string]{Store: store, Guarded: guarded, Apply: func(_ context.Context, l locking.Lease, _ []string) ([]Result[string], error) {
+				if fences = append(fences, l.Fence); len(fences) == 1 {
+					return nil, locking.ErrOutcomeUnknown
+				}
+				return []Result[string]{{Answer: "a"}}, nil
+			}})
+			if answer, err := c.Do(t.Context(), "q", "k"); answer != "a" || err != nil {
+				t.Errorf("%q, %v", answer, err)
+			}
+			c.Close()
+			if !slices.Equal(fences, []locking.Fence{1, 2}) || slices.Contains(store.released, 1) != guarded {
+				t.Errorf("guarded %t: applied with fences %v, of which %v were released", guarded, fences, store.released)
+			}
+		})
+	}
+}
+
+// releases is free with the fences of the leases that were released.
+type releases struct {
+	free
+	released []locking.Fence
+}
+
+func (s *releases) Release(ctx context.Context, l locking.Lease) error {
+	s.released = append(s.released, l.Fence)
+	return s.free.Release(ctx, l)
+}

@@ -25,6 +25,10 @@ type Config[Q, A any] struct {
 	// under a greater fence: Apply must recognize it.
 	Apply func(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error)
 
+	// Guarded says that Apply locks the rows that it reads, or compares the fence. Then a write that is still under way cannot
+	// harm the next holder: after an unknown outcome the lease is released at once. Without it, the lease expires.
+	Guarded bool
+
 	// Key returns the idempotency key of a request, with all that tells it from another request
 	// under the same key. Equal ones are the same request. nil or "": each request is one of its own.
 	Key func(Q) string
@@ -41,7 +45,7 @@ type Config[Q, A any] struct {
 
 	Pause time.Duration // after a turn of MaxTurn, in which a woken process can take the lease; 0: 2 ms
 	Trust time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
-	Tries int           // of a request whose outcome is unknown; 0: 3
+	Tries int           // of a request whose outcome is unknown; 0: 5
 
 	Log *slog.Logger // of panics of Apply, with their stacks; nil: slog.Default()
 }
@@ -133,7 +137,7 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	setDefault(&config.MaxGather, 2*time.Millisecond)
 	setDefault(&config.Pause, 2*time.Millisecond)
 	setDefault(&config.Trust, time.Second)
-	setDefault(&config.Tries, 3)
+	setDefault(&config.Tries, 5)
 	if hold := cmp.Or(max(0, config.Lock.MaxHold), locking.DefaultMaxHold); config.MaxTurn >= hold {
 		return nil, fmt.Errorf("combine: Config.MaxTurn (%v) must be below Config.Lock.MaxHold (%v)", config.MaxTurn, hold)
 	}

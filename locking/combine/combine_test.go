@@ -224,7 +224,7 @@ func TestDo_AGrantThatCameTooLateIsTriedAgain(t *testing.T) {
 	for grants, want := range map[int]error{2: nil, 3: locking.ErrLost} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &late{&free{ttl: time.Minute}, grants}
-			c := open(t, Config[string, string]{Store: store, Apply: echo(0)})
+			c := open(t, Config[string, string]{Store: store, Tries: 3, Apply: echo(0)})
 			if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, want) || (err == nil) != (want == nil) || store.free.grants != 3 {
 				t.Errorf("%d of %d grants were too late: %v, want %v", grants, store.free.grants, err, want)
 			}

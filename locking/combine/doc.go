@@ -45,16 +45,16 @@
 // # When the outcome is unknown
 //
 // Apply returns an error that matches locking.ErrOutcomeUnknown when its COMMIT was not answered. Then
-// nothing else may run under this lease: a write may still be under way. (Before it returns, Apply may run its transaction
-// again under the same lease, if the second one waits until the first has ended: for a row lock, or a guard.) The lease
-// expires, a new
+// nothing else may run under this lease: a write may still be under way. The lease is given up, a new
 // one with a greater fence is taken, and the requests of the batch are queued again, before all others. Apply
 // finds by the request's idempotency key that it was done, and returns the stored answer. A batch that
-// panics, or is unknown twice, is taken apart: each request is tried alone, so that one bad
+// panics, or has only its last try left, is taken apart: each request is tried alone, so that one bad
 // request does not fail the others. The same is done when a lease was lost.
 //
-// Each of these tries waits for the old lease to expire, which takes up to a TTL. A client whose ctx has ended does not wait for it: Do returns that the outcome is unknown, as
-// it does after Tries tries. An unknown outcome stays unknown, whatever a later try says, unless it succeeds.
+// To give up a lease is to let it expire, which takes up to a TTL. With Guarded it is released at once: then the rows
+// themselves keep a late write of the old batch away from the new one. A client whose ctx has ended does not wait for the
+// new lease: Do returns that the outcome is unknown, as it does after Tries tries. An unknown outcome stays unknown,
+// whatever a later try says, unless it succeeds.
 //
 // # What goes wrong, and what happens then
 //

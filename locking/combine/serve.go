@@ -60,7 +60,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 			began, largest = true, max(largest, len(batch))
 			start := time.Now()
 			if err := t.apply(ctx, l, batch); err != nil {
-				return err
+				return t.givenUp(err)
 			}
 			t.gather(ctx, min(time.Since(start)/gatherPart, t.config.MaxGather, t.config.MaxTurn-time.Since(first)))
 		}
@@ -81,6 +81,17 @@ func (t *turns[Q, A]) turn() (over bool) {
 		t.refuse(waited, err)
 	}
 	return over
+}
+
+// errGivenUp ends the lease of a batch with an unknown outcome.
+var errGivenUp = errors.New("combine: the outcome of a batch is unknown")
+
+// givenUp returns the error of Apply. locking.Do does not release a lease after an unknown outcome, unless Apply is guarded.
+func (t *turns[Q, A]) givenUp(err error) error {
+	if t.config.Guarded && errors.Is(err, locking.ErrOutcomeUnknown) {
+		return errGivenUp
+	}
+	return err
 }
 
 // fewPart ends a turn when less than this part of its largest batch waits. Each batch has its commit, and another process
@@ -118,7 +129,7 @@ func (t *turns[Q, A]) gather(ctx context.Context, limit time.Duration) {
 }
 
 // begin returns how many requests have joined the queue, and how to wait for the lease: with undecided
-// requests as long as it takes, since the lease that they had must expire first.
+// requests as long as it takes, since the lease that they had may have to expire first.
 func (t *turns[Q, A]) begin(stop func()) (waited int, lock locking.Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +222,7 @@ func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*reque
 		case err == nil:
 			r.answer(results[i])
 		case r.tries < t.config.Tries && undecided(err):
-			again = append(again, r.undecided(err)...)
+			again = append(again, r.undecided(err, r.tries == t.config.Tries-1)...)
 		default:
 			r.fail(err)
 		}
@@ -245,13 +256,13 @@ func undecided(err error) bool {
 	return errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrStale)
 }
 
-// undecided returns the request, and those that were merged with it, for another try. Of a batch that
-// panics, or stays unknown, each is tried alone.
-func (r *request[Q, A]) undecided(err error) []*request[Q, A] {
+// undecided returns the request, and those that were merged with it, for another try. Each request of a batch that panics,
+// or has only its last try left, is tried alone.
+func (r *request[Q, A]) undecided(err error, last bool) []*request[Q, A] {
 	if !errors.Is(r.last, locking.ErrOutcomeUnknown) { // else it may have been done, whatever comes later
 		r.last = err
 	}
-	r.alone = r.tries > 1 || errors.Is(err, ErrPanic)
+	r.alone = r.alone || last || errors.Is(err, ErrPanic)
 	all := append([]*request[Q, A]{r}, r.same...)
 	for _, same := range r.same {
 		same.tries, same.alone, same.last, same.copy = r.tries, r.alone, r.last, false

@@ -12,6 +12,9 @@ import (
 // its effect: right before, or right after, the segment with its COMMIT reaches
 // PostgreSQL. It cuts only COMMITs that would move money, and only one for each
 // idempotency key, since a repeated request may have nothing left to do.
+//
+// It also watches the lease of a batch whose COMMIT it cut: its holder must give it up, and guard no account with
+// its fence any more, since it does not know what the rows hold.
 type CommitCut struct {
 	Proxies []*Proxy
 	Every   time.Duration // the next COMMIT is cut, on any proxy
@@ -21,7 +24,7 @@ type CommitCut struct {
 // the server acknowledged the commit, in an answer that the client did not get.
 func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	event := fault.Event{What: "connections cut at COMMIT", At: time.Now()}
-	s := &scissors{orders: make(chan action, 1), keys: map[string]bool{}}
+	s := &scissors{orders: make(chan action, 1), keys: map[string]bool{}, fences: map[int64]bool{}}
 	for _, w := range c.Proxies {
 		w.intercept(s.cut)
 	}
@@ -48,7 +51,7 @@ func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 	before, after := s.stop(ctx)
 	event.Keys = s.cutKeys
 	event.Until, event.Hits = time.Now(), before+after
-	event.Seen = map[string]int64{"commits_cut_before": before, "commits_cut_after": after}
+	event.Seen = map[string]int64{"commits_cut_before": before, "commits_cut_after": after, "batches_cut": int64(len(s.fences)), "fence_kept": s.kept}
 	return []fault.Event{event}, ctx.Err()
 }
 
@@ -61,15 +64,20 @@ type scissors struct {
 	after   []*segment
 	keys    map[string]bool // idempotency keys that were cut, with their clients
 	cutKeys []string        // … without their clients
+	fences  map[int64]bool  // of the batches that were cut
+	kept    int64           // transactions that began with one of these fences
 }
 
 func (s *scissors) cut(p *segment) action {
-	if !p.commits || !p.asks {
+	if p.tx == nil || !p.asks {
 		return deliver
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keys[p.tx.key] {
+	if p.touches && s.fences[p.tx.fence] {
+		s.kept++
+	}
+	if !p.commits || s.keys[p.tx.key] {
 		return deliver
 	}
 	select {
@@ -77,6 +85,9 @@ func (s *scissors) cut(p *segment) action {
 		if p.tx.key != "" {
 			s.keys[p.tx.key] = true
 			s.cutKeys = append(s.cutKeys, p.tx.plain)
+		}
+		if p.tx.batch && p.tx.fence != 0 {
+			s.fences[p.tx.fence] = true
 		}
 		if m == cutBefore {
 			s.before++

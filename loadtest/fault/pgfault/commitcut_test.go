@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shop/transfer"
 )
 
 // A client that continues after each cut counts its answers; the fault counts the cuts.
@@ -78,6 +80,46 @@ func TestCommitCut_WithoutWritesNothingIsCut(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A batch gives up its lease after a COMMIT without an answer. A single transfer may go on under its own: its key decides.
+func TestCommitCut_CountsBatchesUnderALeaseThatHadToBeGivenUp(t *testing.T) {
+	s := &scissors{orders: make(chan action, 4), keys: map[string]bool{}, fences: map[int64]bool{}}
+	guard := string(transfer.WritesFence) + " = $2 where id = $1"
+	for _, c := range []struct {
+		fence byte
+		key   string // how the transaction stores its keys
+		cut   bool
+		kept  int64 // so far
+	}{
+		{fence: 7, key: writeKeys, cut: true},
+		{fence: 8, key: writeKeys},
+		{fence: 7, key: writeKeys, kept: 1},
+		{fence: 9, key: writeKey, cut: true, kept: 1},
+		{fence: 9, key: writeKey, kept: 1},
+	} {
+		if c.cut {
+			s.orders <- cutAfter
+		}
+		conn := &conn{}
+		send := func(statements ...string) {
+			p := &segment{asks: true, answered: make(chan struct{})}
+			for _, sql := range statements {
+				conn.add(p, sql, [][]byte{make([]byte, 16), {0, 0, 0, 0, 0, 0, 0, c.fence}})
+			}
+			if s.cut(p) != deliver {
+				p.end()
+			}
+		}
+		send("begin", guard)
+		send(c.key, string(transfer.WritesBalance), "commit")
+		if s.kept != c.kept {
+			t.Errorf("fence %d: %d kept, want %d", c.fence, s.kept, c.kept)
+		}
+	}
+	if len(s.fences) != 1 {
+		t.Errorf("fences of batches that were cut: %v, want 7", s.fences)
 	}
 }
 

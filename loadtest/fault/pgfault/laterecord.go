@@ -3,7 +3,6 @@ package pgfault
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -57,9 +56,7 @@ func (r *LateRecord) hold(p *segment) {
 	r.Account = r.accounts[0]
 	for _, s := range p.sent {
 		r.SQL = append(r.SQL, s.sql)
-		if s.money == transfer.WritesFence && len(s.params) > 1 && len(s.params[1]) == 8 {
-			r.OldFence = int64(binary.BigEndian.Uint64(s.params[1]))
-		}
+		r.OldFence = cmp.Or(s.fence(), r.OldFence)
 	}
 }
 

@@ -2,6 +2,8 @@ package pgfault
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"strings"
 	"sync"
 
@@ -35,12 +37,22 @@ type statement struct {
 	params [][]byte
 }
 
+// fence returns the fence that a guard writes, 0 of other statements.
+func (s statement) fence() int64 {
+	if s.money != transfer.WritesFence || len(s.params) < 2 || len(s.params[1]) != 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(s.params[1]))
+}
+
 // transaction is a client's transaction, over one or more segments.
 type transaction struct {
 	begun   bool   // by a BEGIN; else the transaction ends with its segment
 	touched bool   // has written to accounts
 	wrote   bool   // … more than a fence
 	over    bool   // the client has sent its end
+	fence   int64  // with which it guards its accounts; 0: none
+	batch   bool   // has inserted the keys of several requests
 	key     string // the idempotency key that it has inserted, with its client
 	plain   string // … without its client
 
@@ -58,8 +70,8 @@ func (p *segment) end() {
 
 func (t *transaction) end() { t.once.Do(func() { close(t.ended) }) }
 
-// writeKey is the statement that stores an idempotency key.
-var writeKey = normalize(pgtx.InsertKey)
+// writeKey is the statement that stores an idempotency key, and writeKeys the one that stores several.
+var writeKey, writeKeys = normalize(pgtx.InsertKey), normalize(pgtx.InsertKeys)
 
 // understand parses one message of the client. whole: the message ends a segment.
 func (c *conn) understand(p *segment, kind byte, body []byte) (whole bool, err error) {
@@ -111,6 +123,7 @@ func (c *conn) add(p *segment, sql string, params [][]byte) {
 		p.touches = p.touches || !t.touched
 		t.touched = true
 		t.wrote = t.wrote || s.money == transfer.WritesBalance
+		t.fence = cmp.Or(s.fence(), t.fence)
 	case s.money == transfer.WritesEntry:
 		t.wrote = true
 	case strings.HasPrefix(s.sql, writeKey):
@@ -118,6 +131,8 @@ func (c *conn) add(p *segment, sql string, params [][]byte) {
 		if len(s.params) > 1 {
 			t.plain = string(s.params[1])
 		}
+	case strings.HasPrefix(s.sql, writeKeys):
+		t.batch = true
 	case strings.HasPrefix(s.sql, "commit"):
 		p.commits = p.commits || t.wrote
 		t.over = true

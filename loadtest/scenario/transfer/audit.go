@@ -280,6 +280,9 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	a.Findings.Add("I-BODY", misreported(records)...)
 	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
 	a.Findings.Add("T4", ignoredFences(t.Seen("fence_ignored"))...)
+	if t.Seen("batches_cut") > 0 {
+		a.Findings.Add("T5", keptFences(t.Seen("fence_kept"))...)
+	}
 	rightful := turnedAway(t, staleAnswers(records))
 	a.Findings.Add("I-RIGHT", rightful...)
 	if a.Evidence, err = ends(ctx, conn); err != nil {
@@ -310,6 +313,15 @@ func ignoredFences(n int64) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d late writes were committed with an older fence than their account had", n)}
+}
+
+// keptFences reports batches under a lease whose last batch had no answer to its COMMIT, as seen on the wire. The
+// ledger does not show them: each waits at its guard until PostgreSQL has decided the last one.
+func keptFences(n int64) []string {
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d transactions used a lease after a COMMIT under it had no answer", n)}
 }
 
 // turnedAway reports rightful holders that were refused: without a fault, and without a lease that

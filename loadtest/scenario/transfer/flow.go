@@ -60,6 +60,8 @@ var evidence = map[string]string{
 	"pg_restarts":        "times PostgreSQL was killed and started again",
 	"commits_cut_before": "connections cut before their COMMIT reached the server",
 	"commits_cut_after":  "connections cut after their COMMIT reached the server",
+	"batches_cut":        "of these, of a batch of transfers under one lease",
+	"fence_kept":         "transactions with the fence of such a lease, after the cut",
 	"holds_posted":       "holds that were posted",
 	"holds_voided":       "holds that were voided",
 	"holds_expired":      "holds that expired",
@@ -99,6 +101,7 @@ func New() *loadtest.Flow {
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
 		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
 			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below its held amount, and every balance is the sum of its entries"},
+			{Code: "T5", Name: "lease-given-up", Means: "after a COMMIT without an answer, no batch uses the fence of its lease again"},
 			{Code: "T6", Name: "no-lock-left", Means: "a TTL after the last process has ended, no lock is left"},
 			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "exactly one of post, void and expiry ends a hold, and it is the acknowledged one, in time by the clients' clock; an ended hold holds nothing"},
 			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
@@ -215,6 +218,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "commits_cut_before", Why: "no connection was cut before its COMMIT arrived"},
 		{Evidence: "commits_cut_after", Why: "no connection was cut after its COMMIT"},
 		{Evidence: "decided_after_cut", Why: "no key whose COMMIT was cut was decided"},
+		{Evidence: "batches_cut", Least: 5, Of: Combined, Why: "fewer than 5 batches had their COMMIT cut"},
 	}},
 	// A process that dies in the queues of all hot accounts leaves them locked for a little more
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch

@@ -33,6 +33,7 @@ func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 		{sound(NoQuorum), map[string]int64{"quorum_losses": 1, "refused_meanwhile": 1, "lock_calls_after": 1}},
 		{sound(PGRestart), map[string]int64{"pg_restarts": 1, "disturbed": 1}},
 		{sound(CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "decided_after_cut": 1}},
+		{New().Safe(Combined, CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "decided_after_cut": 1, "batches_cut": 5}},
 		{sound(loadtest.Crash), killed},
 	} {
 		enough := maps.Clone(c.enough)

@@ -37,13 +37,16 @@ type Result struct {
 // Of requests with the same key the first is run. The others get its reply, or ErrKeyReused, or
 // ErrInProgress if the first was not stored.
 //
-// If COMMIT is not answered, the transaction is run again, under the same lease: lock must name at least one row, so that
-// the second transaction waits until the first has ended. Only then it reads which replies are stored.
+// If COMMIT is not answered, RunAll returns locking.ErrOutcomeUnknown for all requests, so that its caller can give up
+// its lease before the transaction is run again. lock must name at least one row: then the second transaction waits until
+// the first has ended, and only after that reads which replies are stored.
 //
-// op has no Request. Whether its COMMIT is undecided holds for all requests; see Op.Doubt.
-func (db *DB) RunAll(ctx context.Context, op *Op, requests []idempotency.Request, lock func(*Tx),
+// Then it also marks each request as undecided (Op.Unknown), until a later Run or RunAll returns its result. label is that
+// of the transaction.
+func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock func(*Tx),
 	body func(ctx context.Context, tx *Tx, open []int) ([]Result, error),
 ) (results []Result, err error) {
+	op := &Op{Label: label, batch: true}
 	_, err = db.Run(ctx, op, func(ctx context.Context, tx *Tx) (idempotency.Reply, error) {
 		lock(tx)
 		var open []int
@@ -66,15 +69,23 @@ func (db *DB) RunAll(ctx context.Context, op *Op, requests []idempotency.Request
 		share(requests, results, open)
 		return idempotency.Reply{}, nil
 	})
+	if err == nil && slices.ContainsFunc(requests, (*Op).Unknown) {
+		db.cfg.Count(Resolved, label)
+	}
+	if err == nil || op.unknown {
+		for _, r := range requests {
+			r.unknown = op.unknown
+		}
+	}
 	return results, err
 }
 
-// Doubt makes op undecided: a batch that it was part of may have been committed. The next Run decides it.
+// Doubt makes op undecided: a transaction that it was part of may have been committed. The next Run decides it.
 func (op *Op) Doubt() { op.unknown = true }
 
 // replies sends the queued statements, and then reads the stored replies. open are the requests without one, the
 // first of each key.
-func (t *Tx) replies(ctx context.Context, requests []idempotency.Request) (results []Result, open []int, err error) {
+func (t *Tx) replies(ctx context.Context, requests []*Op) (results []Result, open []int, err error) {
 	clients, keys := make([][16]byte, len(requests)), make([]string, len(requests)) // pgx encodes [16]byte faster than uuid.UUID
 	for n, r := range requests {
 		clients[n], keys[n] = r.Client, r.Key
@@ -101,14 +112,14 @@ func (t *Tx) replies(ctx context.Context, requests []idempotency.Request) (resul
 	closed := make(map[primaryKey]bool, len(requests))
 	for _, r := range rows {
 		n := r.N - 1
-		closed[primaryKeyOf(requests[n])] = true
+		closed[primaryKeyOf(requests[n].Request)] = true
 		if results[n].Reply = (idempotency.Reply{Status: r.Status, Body: r.Body, Replayed: true}); !bytes.Equal(r.Fingerprint, requests[n].Fingerprint[:]) {
 			results[n] = Result{Err: idempotency.ErrKeyReused}
 		}
 	}
 	for n, r := range requests {
-		if !closed[primaryKeyOf(r)] {
-			closed[primaryKeyOf(r)] = true
+		if !closed[primaryKeyOf(r.Request)] {
+			closed[primaryKeyOf(r.Request)] = true
 			open = append(open, n)
 		}
 	}
@@ -125,7 +136,7 @@ func primaryKeyOf(r idempotency.Request) primaryKey { return primaryKey{r.Client
 
 // storeAll queues the INSERT of all keys, ordered as by every batch, so that two batches with the same
 // keys do not deadlock. It comes before the statements queued so far.
-func (t *Tx) storeAll(ctx context.Context, requests []idempotency.Request, results []Result, open []int) error {
+func (t *Tx) storeAll(ctx context.Context, requests []*Op, results []Result, open []int) error {
 	stored := slices.DeleteFunc(slices.Clone(open), func(n int) bool { return results[n].Err != nil })
 	slices.SortFunc(stored, func(a, b int) int {
 		return cmp.Or(bytes.Compare(requests[a].Client[:], requests[b].Client[:]), strings.Compare(requests[a].Key, requests[b].Key))
@@ -141,10 +152,7 @@ func (t *Tx) storeAll(ctx context.Context, requests []idempotency.Request, resul
 			bodies[i] = append([]byte{}, reply.Body...) // never NULL
 		}
 		t.Exec("SET LOCAL lock_timeout = " + milliseconds(BatchKeyWait))
-		t.insertKey(`
-			INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
-			SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::integer[], $5::bytea[])`,
-			clients, keys, fingerprints, statuses, bodies)
+		t.insertKey(InsertKeys, clients, keys, fingerprints, statuses, bodies)
 	}
 	if err := t.Step(ctx, AfterKey); err != nil {
 		return err
@@ -153,14 +161,20 @@ func (t *Tx) storeAll(ctx context.Context, requests []idempotency.Request, resul
 	return nil
 }
 
+// InsertKeys is the statement that stores the keys of several requests, with their replies: fault tests recognize it in
+// the traffic to a server.
+const InsertKeys = `
+	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
+	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::integer[], $5::bytea[])`
+
 // share gives the requests whose key another request of the batch has the result of that one.
-func share(requests []idempotency.Request, results []Result, open []int) {
+func share(requests []*Op, results []Result, open []int) {
 	first := make(map[primaryKey]int, len(open))
 	for _, n := range open {
-		first[primaryKeyOf(requests[n])] = n
+		first[primaryKeyOf(requests[n].Request)] = n
 	}
 	for n, r := range requests {
-		switch of, ok := first[primaryKeyOf(r)]; {
+		switch of, ok := first[primaryKeyOf(r.Request)]; {
 		case !ok || of == n:
 		case results[of].Err != nil:
 			results[n] = Result{Err: idempotency.ErrInProgress}

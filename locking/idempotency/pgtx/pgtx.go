@@ -50,6 +50,7 @@ type Op struct {
 	// before that are committed on their own.
 	Deferred bool
 
+	batch   bool // of RunAll: a COMMIT without an answer ends Run
 	unknown bool // an earlier COMMIT may have taken effect: no error may claim otherwise
 }
 
@@ -84,9 +85,10 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 			reply, err = db.stored(ctx, op, err)
 		}
 		return err
-	}, func(failed *retryError) {
+	}, func(failed *retryError) (again bool) {
 		db.cfg.Count(failed.event, op.Label)
 		op.unknown = op.unknown || failed == errNoAnswer
+		return !op.batch || failed != errNoAnswer
 	})
 	if op.unknown && err != nil && op.Key != "" {
 		reply, err = db.stored(ctx, op, err)
@@ -155,7 +157,7 @@ func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.C
 		}
 		defer conn.Release()
 		return db.classify(ctx, conn.Conn(), fn(ctx, conn.Conn()))
-	}, func(*retryError) {})
+	}, func(*retryError) bool { return true })
 }
 
 // Lookup finds the reply that is stored under the request's key. A reply that is found
@@ -225,18 +227,17 @@ const (
 	pauseMax    = 250 * time.Millisecond
 )
 
-// retry calls try until its error is not a retryError, and failed with each that is.
+// retry calls try until its error is not a retryError. For each that is, it asks failed whether to go on.
 // The pauses are exponential with full jitter, so that two transactions that
 // collided do not collide again.
-func retry(ctx context.Context, try func() error, failed func(*retryError)) error {
+func retry(ctx context.Context, try func() error, failed func(*retryError) bool) error {
 	for n := 1; ; n++ {
 		err := try()
 		var again *retryError
 		if !errors.As(err, &again) {
 			return err
 		}
-		failed(again)
-		if n == attemptsMax {
+		if !failed(again) || n == attemptsMax {
 			return fmt.Errorf("%w: gave up after %d attempts: %v", again.last, n, err)
 		}
 		select {
