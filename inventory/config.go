@@ -17,9 +17,8 @@ import (
 
 // Config configures a Service. Pool is required; Locks only for strategies that use Redis.
 type Config struct {
-	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
-	Locks     locking.Store
-	HotLocks  locking.Store   // the same locks for "combined"; nil: Locks. A locking.Waiter gives all processes a turn
+	Pool      *pgxpool.Pool   // made with pgtx.PoolConfig
+	Locks     locking.Store   // with a locking.Waiter no request polls, and all processes get a turn
 	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
 	Strategy  string          // default "redis+row"
 	Hot       []string        // skus of products that are bought with "combined", unless the caller names a strategy
@@ -39,7 +38,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	cfg.Strategy = cmp.Or(cfg.Strategy, "redis+row")
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	// The lock is held for milliseconds, so a waiter retries that often.
+	// The lock is held for milliseconds, so a waiter of a Store that is no Waiter retries that often.
 	cfg.Lock.Backoff.Base = cmp.Or(cfg.Lock.Backoff.Base, time.Millisecond)
 	cfg.Lock.Backoff.Max = cmp.Or(cfg.Lock.Backoff.Max, 20*time.Millisecond)
 	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)
@@ -49,9 +48,6 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Count == nil {
 		cfg.Count = func(EventKind, string) {}
-	}
-	if cfg.HotLocks != nil && (cfg.Strategy == together || len(cfg.Hot) > 0) {
-		cfg.Locks = cfg.HotLocks // a release of a Store wakes no Waiter
 	}
 	s := &Service{
 		cfg: cfg, db: db,

@@ -19,8 +19,12 @@ func (f *Flow) WholeLoad(l Load, s Scenario, lockTTL time.Duration) Load {
 	return f.Load(f.lengthen(l, s), s.Fault, lockTTL)
 }
 
-// lengthen makes the load of a scenario longer where Flow.Long names the scenario.
+// lengthen makes the load of a scenario longer where Flow.Long names the scenario, and stretches it by Flow.Calmer.
 func (f *Flow) lengthen(l Load, s Scenario) Load {
+	if f.spec(s.Fault).Slower <= 1 {
+		calmer := max(1, f.Calmer)
+		l.Rate, l.Duration = l.Rate/calmer, l.Duration*time.Duration(calmer)
+	}
 	if slices.Contains(f.Long, s.Strategy+"/"+string(s.Fault)) {
 		l.Duration *= long
 	}

@@ -32,6 +32,11 @@ func TestLengthen_OnlyTheScenariosThatTheFlowNames(t *testing.T) {
 	if got := f.lengthen(l, f.Safe("right", Crash)); got != l {
 		t.Errorf("%+v, want as it was", got)
 	}
+	f.Calmer = 2
+	if got := f.lengthen(l, f.Safe("right", Crash)); got.Rate != l.Rate/2 || got.Duration != 2*l.Duration {
+		t.Errorf("half of the rate: %+v", got)
+	}
+	f.Calmer = 0
 	got := f.Load(f.lengthen(l, f.Safe("right", NoFault)), NoFault, time.Second)
 	if got.Duration != long*l.Duration || got.Rate != l.Rate/2 {
 		t.Errorf("%+v, want %d times as long, at the rate of the flow", got, long)

@@ -143,7 +143,7 @@ func (a *app) openLocks(s lockSettings, prefix string, sig signals, config *inve
 	if a.locks, err = redislock.NewWaiter(a.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
 		return &usageError{err}
 	}
-	config.Locks, config.HotLocks, config.Lock = a.locks.Store, a.locks, locking.Options{Observer: observer}
+	config.Locks, config.Lock = a.locks, locking.Options{Observer: observer}
 	return nil
 }
 

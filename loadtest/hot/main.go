@@ -101,15 +101,16 @@ func (c comparison) String() string {
 
 func cases() (all []comparison) {
 	for _, flow := range []struct{ name, baseline string }{{"product", "row"}, {"account", "row"}, {"wallet", "lockid"}} {
-		for _, clients := range []int{1, 32, 256, clientsMax} {
-			all = append(all, comparison{flow.name, "combined", flow.baseline, clients, 1, 0})
+		for _, work := range []time.Duration{0, time.Millisecond} {
+			for _, clients := range []int{1, 32, 256, clientsMax} {
+				all = append(all, comparison{flow.name, "combined", flow.baseline, clients, 1, work})
+			}
+			for _, clients := range []int{3, 33, 255, 1023} { // the nearest that three can divide
+				all = append(all, comparison{flow.name, "combined", flow.baseline, clients, 3, work})
+			}
 		}
-		all = append(all,
-			comparison{flow.name, "combined", flow.baseline, 256, 3, 0}, comparison{flow.name, "combined", flow.baseline, 32, 1, time.Millisecond},
-			comparison{flow.name, "combined", flow.baseline, 33, 3, time.Millisecond}) // 32 clients cannot be divided by three
 	}
 	all = append(all,
-		comparison{"wallet", "combined", "lockid", 33, 3, 0},
 		comparison{"wallet", "combined", noQueue, 32, 1, 0}, comparison{"wallet", "combined", noQueue, 33, 3, 0},
 		comparison{"wallet", "combined", "lockid", 32, 1, 10 * time.Millisecond}, comparison{"wallet", "combined", "lockid", 33, 3, 10 * time.Millisecond})
 	return append(all,

@@ -60,7 +60,7 @@ func shop(ctx context.Context, p place, strategy string, work time.Duration) (*i
 		pool.Close()
 		return nil, nil, err
 	}
-	service, err := inventory.New(inventory.Config{Pool: pool, Locks: store.Store, HotLocks: store, Strategy: strategy, Encode: func(o inventory.Order, err error) (inventory.Reply, error) {
+	service, err := inventory.New(inventory.Config{Pool: pool, Locks: store, Strategy: strategy, Encode: func(o inventory.Order, err error) (inventory.Reply, error) {
 		return encode(o, err, work)
 	}})
 	return service, func() {

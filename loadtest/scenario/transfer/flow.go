@@ -177,6 +177,9 @@ func underLock(strategy string) bool {
 // serverTime is how long a server is unavailable when a nemesis kills it and starts it again.
 const serverTime = 6 * time.Second
 
+// slower divides the rate of the load under a fault.
+const slower = 2
+
 // faults lists the faults of a transfer's stores and replicas, with the evidence required for each.
 var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
@@ -187,34 +190,34 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "holds_expired", Expect: loadtest.Safe, Why: "no hold expired"},
 		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
 	}},
-	// At the full rate the accounts of the late writes have queues that take as long as half of the load
-	// to be served after it.
-	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: 2, Needs: []loadtest.Need{
+	// Most faults have half of the rate, or a stretched load. A transfer of etcd-fenced is two commits of etcd and one of
+	// PostgreSQL, one after the other. At the full rate the queues of the hot accounts could last longer than the clients'
+	// patience, as on a slow machine after an outage.
+	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
 		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
 		{Evidence: "late_refused", Expect: loadtest.Safe, Why: "no late write was refused"},
 		{Evidence: "late_committed", Expect: loadtest.Violated, Why: "no late write was committed"},
 	}},
-	// Each pause holds up the hot accounts. At the full rate their queues can outlast the clients' patience.
-	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Slower: 2, Needs: []loadtest.Need{
+	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses"},
 		{Evidence: "leases_ended", Why: "etcd ended no lease of a stopped replica"},
 	}},
-	{Fault: LeaseRevoked, Store: "etcd", Needs: []loadtest.Need{
+	{Fault: LeaseRevoked, Store: "etcd", Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "leases_revoked", Least: 5, Why: "fewer than 5 leases were revoked"},
 		{Evidence: "stale_answers", Expect: loadtest.Safe, Why: "no answer says that a write under a revoked lease was refused"},
 	}},
-	{Fault: LeaderKill, Store: "etcd", Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
-	{Fault: NoQuorum, Store: "etcd", Needs: []loadtest.Need{
+	{Fault: LeaderKill, Store: "etcd", Slower: slower, Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
+	{Fault: NoQuorum, Store: "etcd", Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "quorum_losses", Why: "the quorum was not lost"},
 		{Evidence: "refused_meanwhile", Why: "no request was refused while the lock service did not answer"},
 		{Evidence: "lock_calls_after", Why: "no lock was requested from etcd after the quorum was back"},
 	}},
-	{Fault: PGRestart, Store: "postgres", Needs: []loadtest.Need{
+	{Fault: PGRestart, Store: "postgres", Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "pg_restarts", Why: "PostgreSQL was not restarted"},
 		{Evidence: "disturbed", Why: "no request was affected by the restart"},
 	}},
-	{Fault: CommitCut, Store: "postgres", Needs: []loadtest.Need{
+	{Fault: CommitCut, Store: "postgres", Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "commits_cut_before", Why: "no connection was cut before its COMMIT arrived"},
 		{Evidence: "commits_cut_after", Why: "no connection was cut after its COMMIT"},
 		{Evidence: "decided_after_cut", Why: "no key whose COMMIT was cut was decided"},
@@ -224,7 +227,7 @@ var faults = []loadtest.FaultSpec{
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
 	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
-	combinerKilled(), loadtest.CombinerPausedSpec(Combined), loadtest.HangUpSpec(Combined),
+	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(Combined),
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
@@ -235,6 +238,12 @@ var faults = []loadtest.FaultSpec{
 func combinerKilled() loadtest.FaultSpec {
 	spec := loadtest.CombinerKilledSpec(Combined)
 	spec.Stretch = 24
+	return spec
+}
+
+func combinerPaused() loadtest.FaultSpec {
+	spec := loadtest.CombinerPausedSpec(Combined)
+	spec.Slower = slower
 	return spec
 }
 
