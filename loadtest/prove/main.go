@@ -46,7 +46,7 @@ type app struct {
 	Fault    string        `help:"Only this fault, as in the name of a scenario (FLOW/STRATEGY/FAULT): none, crash, lock-lost, late-write, step-down …"`
 	Quick    bool          `help:"A part of the matrix, in about three minutes: every safe strategy without a fault, and the faults that show the most."`
 	Replicas int           `default:"3" help:"Number of replicas under load."`
-	Rate     int           `help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load. Default: 200."`
+	Rate     int           `help:"New requests per second; half as many for wallets, for transfers under most faults, and for purchases in the whole matrix (for twice as long); fewer where a fault needs a longer load. Default: 200."`
 	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s, longer for some scenarios of the whole matrix; with --quick 6s, and 2s without a fault."`
 	Grace    time.Duration `help:"Time after the load in which each key must be decided. Default: 20s."`
 	Seed     int64         `help:"Seed of the load and of the pauses; the same seed gives the same load. Default: 1."`

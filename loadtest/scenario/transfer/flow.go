@@ -78,6 +78,8 @@ func New() *loadtest.Flow {
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
 			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
 		},
+		// It reads before its transaction, so it holds its lock the longest: its queue is the first that a slow machine cannot serve.
+		PaceOf:       map[string]loadtest.Pace{"etcd-fence-only": {Busy: 0.4}},
 		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        audit,
@@ -192,7 +194,8 @@ var faults = []loadtest.FaultSpec{
 	}},
 	// Most faults have half of the rate, or a stretched load. A transfer of etcd-fenced is two commits of etcd and one of
 	// PostgreSQL, one after the other. At the full rate the queues of the hot accounts could last longer than the clients'
-	// patience, as on a slow machine after an outage.
+	// patience, as on a slow machine after an outage. Where a server dies, the load is long enough for a calm after each
+	// death. A commit of three members takes longer than one of a member alone, so their faults have a quarter of the rate.
 	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
 		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
@@ -207,13 +210,13 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "leases_revoked", Least: 5, Why: "fewer than 5 leases were revoked"},
 		{Evidence: "stale_answers", Expect: loadtest.Safe, Why: "no answer says that a write under a revoked lease was refused"},
 	}},
-	{Fault: LeaderKill, Store: "etcd", Slower: slower, Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
-	{Fault: NoQuorum, Store: "etcd", Slower: slower, Needs: []loadtest.Need{
+	{Fault: LeaderKill, Store: "etcd", Least: 8, Slower: 2 * slower, Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
+	{Fault: NoQuorum, Store: "etcd", Least: 8, Slower: 2 * slower, Needs: []loadtest.Need{
 		{Evidence: "quorum_losses", Why: "the quorum was not lost"},
 		{Evidence: "refused_meanwhile", Why: "no request was refused while the lock service did not answer"},
 		{Evidence: "lock_calls_after", Why: "no lock was requested from etcd after the quorum was back"},
 	}},
-	{Fault: PGRestart, Store: "postgres", Slower: slower, Needs: []loadtest.Need{
+	{Fault: PGRestart, Store: "postgres", Least: 8, Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "pg_restarts", Why: "PostgreSQL was not restarted"},
 		{Evidence: "disturbed", Why: "no request was affected by the restart"},
 	}},

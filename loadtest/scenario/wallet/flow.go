@@ -101,6 +101,7 @@ func New(env Environment) *loadtest.Flow {
 		Faults:       faults,
 		Slower:       2,               // a transaction that collides repeats its work
 		ControlGrace: 2 * time.Second, // a control may leave keys undecided after too many collisions
+		Calmer:       2,               // as for purchases: MongoDB and three replicas share the cores
 		Long:         []string{"inc/none", "lockid/none"},
 		Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
 		Stored:       []string{money.Short},
@@ -180,7 +181,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "transactions_seen", Expect: loadtest.Safe, Why: "no statement to MongoDB was recorded"},
 		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
 	}},
-	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Needs: []loadtest.Need{
+	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Slower: 2, Needs: []loadtest.Need{
 		{Evidence: "pauses", Why: "no replica was paused"},
 		outlived,
 	}},
@@ -203,10 +204,10 @@ var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 
-// combinerKilled leaves time to catch up after each kill, like Crash.
+// combinerKilled leaves time to catch up after each kill, like Crash. At a lower rate few batches would have several requests.
 func combinerKilled() loadtest.FaultSpec {
 	spec := loadtest.CombinerKilledSpec(combined)
-	spec.Stretch = 12
+	spec.Least, spec.Slower = 14, 2
 	return spec
 }
 
@@ -214,7 +215,7 @@ func combinerKilled() loadtest.FaultSpec {
 // load are held up each time.
 func combinerPaused() loadtest.FaultSpec {
 	spec := loadtest.CombinerPausedSpec(combined)
-	spec.Slower = 2
+	spec.Least, spec.Slower = 14, 2
 	spec.Needs = append(spec.Needs, outlived)
 	return spec
 }
