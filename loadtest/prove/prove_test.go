@@ -98,7 +98,7 @@ func proven(t *testing.T, args ...string) (report loadtest.Report) {
 // The rate is low enough for the history to be decided within the time limit of a control: at the
 // usual rate a busy machine has dozens of requests for one product under way at once.
 func TestProve_TheControlOversellsAndIsCaught(t *testing.T) {
-	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", "160", "--duration", "2s")
+	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", "100", "--duration", "3s")
 	if s := report.Scenarios[0]; s.Violations["S1"] == 0 || s.Violations["oversold"] == 0 || s.Violations["I-LIN"] == 0 || s.Verdict != loadtest.Violated {
 		t.Errorf("%+v", s)
 	}

@@ -78,6 +78,7 @@ func New() *loadtest.Flow {
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
 			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
 		},
+		Calmer: 2, // as for purchases
 		// It reads before its transaction, so it holds its lock the longest: its queue is the first that a slow machine cannot serve.
 		PaceOf:       map[string]loadtest.Pace{"etcd-fence-only": {Busy: 0.4}},
 		FollowUp:     followUp,
