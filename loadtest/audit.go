@@ -143,7 +143,7 @@ func contended(records []Record) int {
 // keptUp judges how the service kept up with the load, and keeps the figures in t.pace.
 func (t *Trial) keptUp(records []Record) invariant.Findings {
 	tempo := newTempo(t.History, t.Loaded(records), t.events, t.duration)
-	findings, figures := tempo.judge(t.Scenario.Flow.pace(t.Scenario.Strategy, t.Scenario.Fault, t.TTL()))
+	findings, figures := tempo.judge(t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL()))
 	t.pace = figures
 	return findings
 }

@@ -59,7 +59,6 @@ type Flow struct {
 	Faults       []FaultSpec                // in the order in which they are tried, NoFault first
 	Controls     []Scenario
 	Pace         Pace                // the pace under load, whatever the fault
-	PaceOf       map[string]Pace     // … of a strategy with another one
 	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
 	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
 	Long         []string            // STRATEGY/FAULT: has a longer load in the whole proof, so that enough operations are checked

@@ -59,12 +59,12 @@ func (p Pace) or(other Pace) Pace {
 	}
 }
 
-// pace returns the Pace of a strategy under a fault.
+// pace returns the Pace of a flow under a fault.
 // Under a nemesis the next fault follows within a second or two. There a first answer counts only when the
 // bound of I-LIVE is over after each outage, which is in the calms.
-func (f *Flow) pace(strategy string, of Fault, lockTTL time.Duration) Pace {
+func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
 	bound := f.Bound(of, lockTTL)
-	own := f.PaceOf[strategy].or(f.spec(of).Pace).or(f.Pace)
+	own := f.spec(of).Pace.or(f.Pace)
 	if of == Nemesis {
 		own = own.or(Pace{After: bound})
 	}

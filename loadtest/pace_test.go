@@ -76,7 +76,7 @@ func played(when decides) (*History, []Record) {
 // broke returns the invariants of liveness that a history breaks.
 func broke(h *History, records []Record, events []fault.Event) string {
 	flow := &Flow{Faults: []FaultSpec{{Fault: Crash}}}
-	findings, _ := newTempo(h, records, events, paceLoad).judge(flow.pace("", Crash, paceTTL))
+	findings, _ := newTempo(h, records, events, paceLoad).judge(flow.pace(Crash, paceTTL))
 	violations := findings.Counts()
 	maps.DeleteFunc(violations, func(_ string, n int64) bool { return n == 0 })
 	return strings.Join(slices.Sorted(maps.Keys(violations)), " ")
@@ -188,14 +188,11 @@ func TestPace_AnAbandonedKeyNoLongerWaits(t *testing.T) {
 	}
 }
 
-func TestPace_AFlowAStrategyAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
-	flow := &Flow{Pace: Pace{Busy: 0.5}, PaceOf: map[string]Pace{"polls": {Busy: 0.6}}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: Pace{Errors: 0.3}}}}
+func TestPace_AFlowAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
+	flow := &Flow{Pace: Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: Pace{Errors: 0.3}}}}
 	want := DefaultPace
 	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, LiveBound(paceTTL)+time.Second, LiveBound(paceTTL)+time.Second+RecoverMargin
-	for strategy, busy := range map[string]float64{"": 0.5, "polls": 0.6} {
-		want.Busy = busy
-		if got := flow.pace(strategy, Crash, paceTTL); got != want {
-			t.Errorf("%q: %+v, want %+v", strategy, got, want)
-		}
+	if got := flow.pace(Crash, paceTTL); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -266,3 +266,14 @@ func (r *request[Q, A]) left() error {
 	}
 	return fmt.Errorf("%w: %w", locking.ErrBusy, r.gone)
 }
+
+// errGivenUp ends the lease of a batch with an unknown outcome.
+var errGivenUp = errors.New("combine: the outcome of a batch is unknown")
+
+// givenUp returns the error of Apply. locking.Do does not release a lease after an unknown outcome, unless Apply is guarded.
+func (c *Combiner[Q, A]) givenUp(err error) error {
+	if c.config.Guarded && errors.Is(err, locking.ErrOutcomeUnknown) {
+		return errGivenUp
+	}
+	return err
+}

@@ -83,17 +83,6 @@ func (t *turns[Q, A]) turn() (over bool) {
 	return over
 }
 
-// errGivenUp ends the lease of a batch with an unknown outcome.
-var errGivenUp = errors.New("combine: the outcome of a batch is unknown")
-
-// givenUp returns the error of Apply. locking.Do does not release a lease after an unknown outcome, unless Apply is guarded.
-func (t *turns[Q, A]) givenUp(err error) error {
-	if t.config.Guarded && errors.Is(err, locking.ErrOutcomeUnknown) {
-		return errGivenUp
-	}
-	return err
-}
-
 // fewPart ends a turn when less than this part of its largest batch waits. Each batch has its commit, and another process
 // may have a large one waiting.
 const fewPart = 4

@@ -54,9 +54,7 @@ func New() *loadtest.Flow {
 			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.Look)
 		},
 		// In 8 s the queue at a product grows, if a machine is slow, until requests no longer get the lock in time.
-		Calmer: 2,
-		// Its requests poll in a random order. When the machine cannot keep up with the load, some do not get the lock in time.
-		PaceOf:   map[string]loadtest.Pace{"advisory-try": {Busy: 0.5}},
+		Calmer:   2,
 		FollowUp: followUp,
 		Postcheck: func(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 			findings := invariant.Findings{}

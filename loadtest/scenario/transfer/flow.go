@@ -78,9 +78,7 @@ func New() *loadtest.Flow {
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
 			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
 		},
-		Calmer: 2, // as for purchases
-		// It reads before its transaction, so it holds its lock the longest: its queue is the first that a slow machine cannot serve.
-		PaceOf:       map[string]loadtest.Pace{"etcd-fence-only": {Busy: 0.4}},
+		Calmer:       2, // as for purchases
 		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        audit,
@@ -196,7 +194,7 @@ var faults = []loadtest.FaultSpec{
 	// Most faults have half of the rate, or a stretched load. A transfer of etcd-fenced is two commits of etcd and one of
 	// PostgreSQL, one after the other. At the full rate the queues of the hot accounts could last longer than the clients'
 	// patience, as on a slow machine after an outage. Where a server dies, the load is long enough for a calm after each
-	// death. A commit of three members takes longer than one of a member alone, so their faults have a quarter of the rate.
+	// death. A commit of three members takes longer than one of a member alone, so their faults have an eighth of the rate.
 	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: slower, Needs: []loadtest.Need{
 		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
 		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
@@ -211,8 +209,8 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "leases_revoked", Least: 5, Why: "fewer than 5 leases were revoked"},
 		{Evidence: "stale_answers", Expect: loadtest.Safe, Why: "no answer says that a write under a revoked lease was refused"},
 	}},
-	{Fault: LeaderKill, Store: "etcd", Least: 8, Slower: 2 * slower, Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
-	{Fault: NoQuorum, Store: "etcd", Least: 8, Slower: 2 * slower, Needs: []loadtest.Need{
+	{Fault: LeaderKill, Store: "etcd", Least: 8, Slower: 4 * slower, Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
+	{Fault: NoQuorum, Store: "etcd", Least: 8, Slower: 4 * slower, Needs: []loadtest.Need{
 		{Evidence: "quorum_losses", Why: "the quorum was not lost"},
 		{Evidence: "refused_meanwhile", Why: "no request was refused while the lock service did not answer"},
 		{Evidence: "lock_calls_after", Why: "no lock was requested from etcd after the quorum was back"},
