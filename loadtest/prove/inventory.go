@@ -41,9 +41,9 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	if err != nil {
 		return err
 	}
-	ttl, pauses := lockTTLs["inventory"], []string{"--failpoint", "inventory/after-guard=exp:" + widening.String()}
+	ttl, options := lockTTLs["inventory"], []string{"--failpoint", "inventory/after-guard=exp:" + widening.String()}
 	if s.Fault == inventoryflow.RedisFailover {
-		ttl, pauses[1] = failoverTTL, "inventory/after-guard=exp:"+(30*widening).String()
+		ttl, options = failoverTTL, []string{"--failpoint", "inventory/after-guard=exp:" + (30 * widening).String(), "--request-timeout", failoverTTL.String()}
 		for n := range urls {
 			urls[n] = unhurried(urls[n])
 		}
@@ -53,13 +53,14 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd,
 			"--lock-ttl", ttl.String(),
-		}, pauses)
+		}, options)
 	}
 	return nil
 }
 
 // failoverTTL is the TTL of locks under redis-failover. A third of it, after which a lease is renewed, is
-// longer than a failover: else the paused replica would learn at once that its lease is lost.
+// longer than a failover: else the paused replica would learn at once that its lease is lost. It is the time limit of
+// requests too: else the paused replica would end its request instead of going on with it.
 const failoverTTL = 18 * time.Second
 
 // unhurried returns the URL of a database that does not end the transactions of paused replicas: else a replica

@@ -49,7 +49,7 @@ const (
 	onSale        = 300 * time.Millisecond // in which each product that is on sale is bought
 	inDemand      = 3                      // holders of the lock of a product that is on sale
 	askEvery      = 5 * time.Millisecond
-	headStart     = 400 * time.Millisecond
+	headStart     = 700 * time.Millisecond
 	trusted       = 600 * time.Millisecond // before the TTL ends, the paused replica resumes
 )
 

@@ -74,8 +74,8 @@ const (
 	euros   = 5 // products priced in euros, the first ones; the others are in dollars
 )
 
-// dropEvery is the longest time for which a pair is on sale: a longer load has more products, so
-// that there is never nothing to sell for long.
+// dropEvery is the longest time for which a pair is on sale, at a rate of meeting or more: a longer load has more
+// products, so that there is never nothing to sell for long. At a lower rate a pair lasts longer.
 const dropEvery = 3 * time.Second
 
 // meeting is the rate, in purchases a second, from which on purchases overlap. At a lower rate they are
@@ -86,7 +86,7 @@ const meeting = 75
 func burst(load loadtest.Load) int { return max(1, meeting/max(1, load.Rate)) }
 
 // dropsIn returns the number of products in a load.
-func dropsIn(duration time.Duration) int { return max(drops, 1+int(duration/dropEvery)) }
+func dropsIn(load loadtest.Load) int { return max(drops, 1+int(load.Duration/dropEvery)/burst(load)) }
 
 // NewPlan draws a plan.
 //
@@ -98,13 +98,13 @@ func dropsIn(duration time.Duration) int { return max(drops, 1+int(duration/drop
 // cancelled order is of one unit, which is bought again afterwards: see followUp.)
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
-	products := dropsIn(load.Duration)
+	products := dropsIn(load)
 	wanted, single := make([]int64, products), make([]int64, products)
 	plan := loadtest.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
 		at := load.At(i-i%burst(load), n)
-		want := drawCart(random, onSale(at, load.Duration))
+		want := drawCart(random, onSale(at, load))
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
 		if other := plan.SameKey(); other != nil {
@@ -132,15 +132,15 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 
 // listEvery returns the number of reads of which one is of all products. The longer the list, the rarer it
 // is read: otherwise the answers of a long load would not fit into memory.
-func listEvery(duration time.Duration) int { return dropsIn(duration) / 2 }
+func listEvery(load loadtest.Load) int { return dropsIn(load) / 2 }
 
 // looks returns reads of the products on sale, and of all products, during the load. (followUp
 // reads each order.)
 func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
-	lists := listEvery(load.Duration)
+	lists := listEvery(load)
 	for i := range n {
 		at := load.Between(random, i, n)
-		of := Read{SKU: sku(onSale(at, load.Duration)[random.IntN(2)])}
+		of := Read{SKU: sku(onSale(at, load)[random.IntN(2)])}
 		if i%lists == 0 {
 			of = Read{}
 		}
@@ -163,9 +163,9 @@ func readIntent(key string, client int, of Read) *loadtest.Intent {
 }
 
 // onSale returns the two products that are on sale at a moment.
-func onSale(at, duration time.Duration) [2]int {
-	slots := dropsIn(duration) - 1
-	slot := min(int(at*time.Duration(slots)/duration), slots-1)
+func onSale(at time.Duration, load loadtest.Load) [2]int {
+	slots := dropsIn(load) - 1
+	slot := min(int(at*time.Duration(slots)/load.Duration), slots-1)
 	return [2]int{slot, slot + 1}
 }
 

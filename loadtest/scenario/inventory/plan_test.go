@@ -160,7 +160,7 @@ func TestFollowUp_EachKindFollowsSomePurchase(t *testing.T) {
 
 func TestNewPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
 	for at := time.Duration(0); at < quickLoad.Duration; at += time.Millisecond {
-		pair := onSale(at, quickLoad.Duration)
+		pair := onSale(at, quickLoad)
 		if pair[0] < 0 || pair[1] >= drops || pair[0] == pair[1] {
 			t.Fatalf("at %v on sale: %v", at, pair)
 		}
@@ -211,10 +211,10 @@ func TestNewPlan_AtALowRatePurchasesComeInCrowdsThatWantTheSame(t *testing.T) {
 // 20 minutes would have 40 times as many bytes as those of 40 loads of half a minute.
 func TestNewPlan_TheListsOfALongLoadAreFewer(t *testing.T) {
 	shown := func(duration time.Duration) int {
-		n := 0
-		for _, i := range NewPlan(loadtest.Load{Rate: 20, Duration: duration, Seed: 1, Replicas: 3}).Intents {
+		n, load := 0, loadtest.Load{Rate: 20, Duration: duration, Seed: 1, Replicas: 3}
+		for _, i := range NewPlan(load).Intents {
 			if i.Action == ReadProducts {
-				n += dropsIn(duration)
+				n += dropsIn(load)
 			}
 		}
 		return n
@@ -225,9 +225,9 @@ func TestNewPlan_TheListsOfALongLoadAreFewer(t *testing.T) {
 }
 
 func TestOnSale_ALongLoadHasMoreProductsAndNoneIsOnSaleForLong(t *testing.T) {
-	const long = 30 * time.Minute
+	long := loadtest.Load{Rate: 200, Duration: 30 * time.Minute, Seed: 1, Replicas: 3}
 	seen := map[int]int{}
-	for at := time.Duration(0); at < long; at += time.Second {
+	for at := time.Duration(0); at < long.Duration; at += time.Second {
 		pair := onSale(at, long)
 		if pair[0] < 0 || pair[1] >= dropsIn(long) || pair[1] != pair[0]+1 {
 			t.Fatalf("at %v: %v", at, pair)
@@ -241,5 +241,10 @@ func TestOnSale_ALongLoadHasMoreProductsAndNoneIsOnSaleForLong(t *testing.T) {
 	}
 	if len(seen) != dropsIn(long)-1 {
 		t.Errorf("%d pairs", len(seen))
+	}
+	few := long
+	few.Rate = 20
+	if n := (dropsIn(long) - 1) / (dropsIn(few) - 1); n != burst(few) {
+		t.Errorf("at a tenth of the rate a pair lasts %d times as long, want %d", n, burst(few))
 	}
 }
