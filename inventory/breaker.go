@@ -49,15 +49,11 @@ const slotTimeout = 100 * time.Millisecond
 // and the others get ErrBusy. Half of the connections remain for the purchases that hold
 // their locks and for all other products.
 func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
-	select {
-	case s.bypass <- struct{}{}:
-		defer func() { <-s.bypass }()
-	case <-time.After(slotTimeout):
-		s.cfg.Count(Shed, p.Label)
-		return Reply{}, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(s.bypass))
-	case <-ctx.Done():
-		return Reply{}, context.Cause(ctx)
+	leave, err := s.slot(ctx, p, slotTimeout)
+	if err != nil {
+		return Reply{}, err
 	}
+	defer leave()
 	if errors.Is(why, locking.ErrBusy) {
 		s.cfg.Count(Bypassed, p.Label)
 		s.logBusy.Do(func() { // every purchase of the product would log the same stuck lock
@@ -68,4 +64,17 @@ func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, 
 		s.cfg.Count(Degraded, p.Label)
 	}
 	return s.row(ctx, p)
+}
+
+// slot waits for a slot of the purchases that go on without the lock. Call leave to give it back.
+func (s *Service) slot(ctx context.Context, p *purchase, limit time.Duration) (leave func(), err error) {
+	select {
+	case s.bypass <- struct{}{}:
+		return func() { <-s.bypass }, nil
+	case <-time.After(limit):
+		s.cfg.Count(Shed, p.Label)
+		return nil, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(s.bypass))
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

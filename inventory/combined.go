@@ -50,17 +50,28 @@ func (s *Service) combined(ctx context.Context, p *purchase) (Reply, error) {
 		return reply, lookErr
 	}
 	switch {
-	case errors.Is(err, errAlone):
-		p.KeyWait = pgtx.BatchKeyWait // the batches that follow wait for the row
-		return s.row(ctx, p)
-	case p.Unknown():
-		return s.row(ctx, p) // row lock and key decide it
+	case errors.Is(err, errAlone), p.Unknown():
+		return s.decideAlone(ctx, p, err)
 	case ctx.Err() != nil:
 		return Reply{}, context.Cause(ctx)
 	case errors.Is(err, combine.ErrNoLease):
 		return s.rowAlone(ctx, p, err)
 	}
 	return Reply{}, err
+}
+
+// decideAlone runs row for a purchase that cannot be in a batch, or whose batch ended as unknown: row lock and key decide
+// it. A batch may have many of these, so they take slots: they would occupy all connections while they wait for one row.
+func (s *Service) decideAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
+	leave, err := s.slot(ctx, p, pgtx.LockTimeout)
+	if err != nil {
+		return Reply{}, fmt.Errorf("%w; then %w", why, err) // unknown if why is
+	}
+	defer leave()
+	if !p.Unknown() {
+		p.KeyWait = pgtx.BatchKeyWait // the batches that follow wait for the row
+	}
+	return s.row(ctx, p)
 }
 
 // Close waits until the purchases that wait for a batch are answered, and its lock is released. Call it before the

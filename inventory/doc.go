@@ -77,7 +77,7 @@
 //	A12  PostgreSQL restarts before COMMIT      rolled back, run again
 //	A13  no answer to COMMIT: a restart, a cut  run again with the same key: it conflicts, or takes effect itself
 //	A14  the client disconnects                 before COMMIT nothing happened; after it everything did.
-//	                                            combined: in the queue: taken out; in a batch: answered by what happened
+//	                                            under combined a queued request is taken out; one in a batch gets the answer of the batch
 //	A15  many buyers, few units                 as many units sold as there were; the rest is refused, stock is 0
 //	A16  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
 //	A17  one key, another request               ErrKeyReused, no effect

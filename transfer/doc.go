@@ -30,7 +30,7 @@
 //	T2  a posted transfer has two entries whose sum is 0, every other transfer has none
 //	T3  balance = opening + the account's entries, and balance ≥ held ≥ 0
 //	T4  in the order of an account's versions, the fences of its entries never decrease
-//	T5  while a client's key is kept, it has at most one effect, and one reply, byte for byte (I-ONCE in the report)
+//	    while a client's key is kept, it has at most one effect, and one reply, byte for byte (I-ONCE)
 //	    held = the sum of the account's reserved transfers; exactly one of Post, Void and Sweep ends a hold
 //
 // # The order of locks

@@ -81,8 +81,9 @@ func (s *Service) newCombiner(queueMax int, log *slog.Logger) (*combine.Combiner
 	return combine.New(combine.Config[*operation, Reply]{
 		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether, Log: log,
 		MaxTurn: runShared, Pause: time.Nanosecond, // the queue has gaps of its own
-		Merged: Reply.Again,
-		Key:    func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },
+		MaxBatchTime: time.Minute, // the slowest call of the bonus service decides how long a batch takes, not its size
+		Merged:       Reply.Again,
+		Key:          func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },
 	})
 }
 

@@ -32,12 +32,12 @@
 //	        a refusal none; a wallet's balance = its opening + its entries, and is never below 0
 //	M3      no operation is done twice
 //	M4      all members of the replica set agree, and nothing that was acknowledged is rolled back
-//	M5      while a client's key is kept, it has at most one effect, and one answer, byte for byte (I-ONCE in the report)
+//	I-ONCE  while a client's key is kept, it has at most one effect, and one answer, byte for byte
 //	W-SIDE  without faults, and while no request reaches a time limit, no request calls the bonus service twice,
 //	        and under lockid and combined no two calls are for the same operation;
 //	        under every fault the bonus service applies an operation once, and its bonus is in a balance exactly if it was committed
 //
-// The lock prevents the second call after a collision only. If a server dies after the call,
+// The lock prevents a second call only where transactions collide. If a server dies after the call,
 // the repetition at another server calls again, and no lock prevents that. So the call carries
 // the operation's id, and the bonus service must apply an id once. The id is made of client
 // and key, and is the same in every attempt. BonusRequest also has the request and the attempt.
@@ -141,7 +141,7 @@
 //	C5   killed in the callback                the server aborts after transactionLifetimeLimitSeconds; until then ErrBusy
 //	C6   stopped for longer than that          NoSuchTransaction, transient: run again; nothing of the first is stored
 //	C7   the client leaves                     before the commit: aborted; during it: the commit goes on, bounded by ClientTimeout.
-//	                                           combined: in the queue: taken out; in a batch: answered by what happened
+//	                                           under combined a queued request is taken out; one in a batch gets the answer of the batch
 //	C8   a deposed primary answers reads       nothing that is stored depends on a read outside of the transaction
 //	C9   rollback after a fail-over            majority is set here, not left to the connection string
 //	C10  one key, twice at once                WriteConflict or DuplicateKey: returned, run again, replayed

@@ -85,7 +85,7 @@ func (c *serveCmd) validateStrategy() error {
 		return fmt.Errorf("--strategy %s oversells; to watch it, add --lab", s.Name)
 	case c.needsRedis(s) && c.Locks.RedisURL == "":
 		return fmt.Errorf("--strategy %s, --hot-products or --lab needs Redis: set --redis-url or SHOP_REDIS_URL, as in redis://127.0.0.1:6379/0", s.Name)
-	case (s.Name == "combined" || len(c.Locks.Hot) > 0) && c.Locks.LockTTL < 2*inventory.BatchTrust:
+	case (s.Name == "combined" || len(c.Locks.Hot) > 0 || c.Lab.Lab) && c.Locks.LockTTL < 2*inventory.BatchTrust:
 		return fmt.Errorf("--lock-ttl %v: too short for batches, want at least %v", c.Locks.LockTTL, 2*inventory.BatchTrust)
 	}
 	return nil

@@ -218,7 +218,7 @@ func (s etcdSettings) connect(more ...func(*clientv3.Config)) (*clientv3.Client,
 type transferSettings struct {
 	etcdSettings `embed:""`
 	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, combined, row or serializable; the others in the lab only."`
-	Hot          []uuid.UUID   `name:"hot-accounts" env:"SHOP_HOT_ACCOUNTS" placeholder:"ID" help:"Accounts between which money moves with the strategy combined: one transaction for all transfers that wait. Without effect if --transfer-strategy needs no etcd."`
+	Hot          []uuid.UUID   `name:"hot-accounts" env:"SHOP_HOT_ACCOUNTS" placeholder:"ID" help:"Accounts between which money moves with the strategy combined: one transaction for all transfers that wait. Needs a --transfer-strategy that uses etcd."`
 	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
 }
 
@@ -234,6 +234,10 @@ func (s transferSettings) validate(lab bool) error {
 		return errors.New("--transfer-strategy etcd-fence-only loses updates beside replicas or batches that run row or serializable; use etcd-fenced, which is safe beside all of these, or add --lab to watch it")
 	case usesEtcd(strategy) && len(s.EtcdEndpoints) == 0:
 		return fmt.Errorf("--transfer-strategy %s needs etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379", s.Strategy)
+	case len(s.Hot) > 0 && !usesEtcd(strategy):
+		return fmt.Errorf("--hot-accounts needs a lock in etcd, which --transfer-strategy %s does not use: set etcd-fenced", s.Strategy)
+	case len(s.Hot) == 1:
+		return errors.New("--hot-accounts: one account alone has no effect: name each account between which money moves often")
 	case len(s.Hot) > transfer.HotMax:
 		return fmt.Errorf("--hot-accounts: %d accounts, at most %d", len(s.Hot), transfer.HotMax)
 	case s.TTL < time.Second || s.TTL%time.Second != 0:

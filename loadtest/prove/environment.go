@@ -39,7 +39,8 @@ import (
 // after-begin. Some faults change the pauses: under late-write transfers have none, pause makes those of
 // wallets five times as long, and lease-revoked and a nemesis those at after-begin. All strategies have the
 // same pauses under one fault. Under redis-failover they are thirty times as long, so that a replica is soon
-// found between the two.
+// found between the two. Under hang-up those of purchases are twenty times as long, so that clients wait on a fast
+// machine too.
 const widening = 2 * time.Millisecond
 
 // lockTTLs are the TTLs of the locks under proof: longer than any request takes, and short enough that

@@ -41,19 +41,22 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	if err != nil {
 		return err
 	}
-	ttl, options := lockTTLs["inventory"], []string{"--failpoint", "inventory/after-guard=exp:" + widening.String()}
-	if s.Fault == inventoryflow.RedisFailover {
-		ttl, options = failoverTTL, []string{"--failpoint", "inventory/after-guard=exp:" + (30 * widening).String(), "--request-timeout", failoverTTL.String()}
+	ttl, pause, timeout := lockTTLs["inventory"], widening, []string(nil)
+	switch s.Fault {
+	case inventoryflow.RedisFailover:
+		ttl, pause, timeout = failoverTTL, 30*widening, []string{"--request-timeout", failoverTTL.String()}
 		for n := range urls {
 			urls[n] = unhurried(urls[n])
 		}
+	case loadtest.HangUp:
+		pause = 20 * widening
 	}
 	p.Args = func(n int, listen, metrics string) []string {
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, redisURLs[n]), []string{
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd,
-			"--lock-ttl", ttl.String(),
-		}, options)
+			"--lock-ttl", ttl.String(), "--failpoint", "inventory/after-guard=exp:" + pause.String(),
+		}, timeout)
 	}
 	return nil
 }

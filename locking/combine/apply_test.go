@@ -202,3 +202,33 @@ func (s *releases) Release(ctx context.Context, l locking.Lease) error {
 	s.released = append(s.released, l.Fence)
 	return s.free.Release(ctx, l)
 }
+
+// An Apply that returns a result too many for one half and one too few for the other shifts no answer.
+func TestHalved_TheNumberOfResultsIsCheckedInEachHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Config[string, string]{Tries: 1, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+			all, err := echo(time.Second)(ctx, l, batch)
+			switch fmt.Sprint(batch) {
+			case "[a b c d]":
+				return nil, OfOne(errors.New("duplicate key"))
+			case "[a b]":
+				return append(all, all...), nil
+			case "[c d]":
+				return nil, nil
+			}
+			return all, err
+		}})
+		told := []<-chan outcome{ask(t.Context(), c, "first", "k")}
+		for _, q := range []string{"a", "b", "c", "d"} {
+			told = append(told, ask(t.Context(), c, q, "k"))
+		}
+		if got := <-told[0]; got.err != nil {
+			t.Error(got.err)
+		}
+		for _, o := range told[1:] {
+			if got := <-o; !errors.Is(got.err, locking.ErrOutcomeUnknown) {
+				t.Errorf("got %+v, want ErrOutcomeUnknown", got)
+			}
+		}
+	})
+}

@@ -36,14 +36,17 @@ type Config[Q, A any] struct {
 	// one. nil: the same.
 	Merged func(A) A
 
-	MaxQueue int           // requests that wait for a set of keys; 0: 4096
-	MaxBatch int           // requests of a batch; 0: 128
-	MaxTurn  time.Duration // for which a lease is kept while requests wait; 0: 50 ms
+	MaxQueue int // requests that wait for a set of keys; 0: 4096
+	MaxBatch int // requests of a batch; 0: 128
+	// MaxBatchTime is how long Apply should take: after a batch that took longer, the next is smaller. 0: 500 ms. Let it be well
+	// below the time limits of a transaction that has one row locked while it decides the next request.
+	MaxBatchTime time.Duration
+	MaxTurn      time.Duration // for which a lease is kept while requests wait; 0: 50 ms
 	// MaxGather is how long a batch waits for the next requests of the clients that were answered, but no longer than an
 	// eighth of the time that the last batch took; 0: 2 ms. The lease is held meanwhile.
 	MaxGather time.Duration
 
-	Pause time.Duration // after a turn of MaxTurn, in which a woken process can take the lease; 0: 2 ms
+	Pause time.Duration // after a turn while requests wait, in which a woken process can take the lease; 0: 2 ms
 	Trust time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
 	Tries int           // of a request whose outcome is unknown; 0: 5
 
@@ -121,7 +124,7 @@ type request[Q, A any] struct {
 // New makes a Combiner.
 func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	for name, number := range map[string]int64{
-		"Pause": int64(config.Pause), "MaxGather": int64(config.MaxGather), "MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxTurn": int64(config.MaxTurn),
+		"Pause": int64(config.Pause), "MaxGather": int64(config.MaxGather), "MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxBatchTime": int64(config.MaxBatchTime), "MaxTurn": int64(config.MaxTurn),
 		"Trust": int64(config.Trust), "Tries": int64(config.Tries),
 	} {
 		if number < 0 {
@@ -133,6 +136,7 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	}
 	setDefault(&config.MaxQueue, 4096)
 	setDefault(&config.MaxBatch, 128)
+	setDefault(&config.MaxBatchTime, 500*time.Millisecond)
 	setDefault(&config.MaxTurn, 50*time.Millisecond)
 	setDefault(&config.MaxGather, 2*time.Millisecond)
 	setDefault(&config.Pause, 2*time.Millisecond)

@@ -1,6 +1,7 @@
 package combine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,6 +85,7 @@ func open(t testing.TB, c Config[string, string]) *Combiner[string, string] {
 	if c.Store == nil {
 		c.Store = &free{ttl: time.Minute}
 	}
+	c.MaxBatchTime = cmp.Or(c.MaxBatchTime, time.Hour) // most tests have slow batches
 	combiner, err := New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -49,12 +49,13 @@
 // one with a greater fence is taken, and the requests of the batch are queued again, before all others. Apply
 // finds by the request's idempotency key that it was done, and returns the stored answer. A batch that
 // panics, or has only its last try left, is taken apart: each request is tried alone, so that one bad
-// request does not fail the others. The same is done when a lease was lost.
+// request does not fail the others. After a lost lease (ErrLost) or a refused fence (ErrStale) the requests of the
+// batch are queued again as well, but not one by one.
 //
 // To give up a lease is to let it expire, which takes up to a TTL. With Guarded it is released at once: then the rows
 // themselves keep a late write of the old batch away from the new one. A client whose ctx has ended does not wait for the
-// new lease: Do returns that the outcome is unknown, as it does after Tries tries. An unknown outcome stays unknown,
-// whatever a later try says, unless it succeeds.
+// new lease: Do returns ErrOutcomeUnknown. It returns the same after Tries tries. Once the outcome is unknown, only a
+// try that succeeds decides it: the error of a later try does not.
 //
 // # What goes wrong, and what happens then
 //
@@ -70,8 +71,10 @@
 //	                                   ErrPanic. Each panic is logged
 //	the lease is lost                  Apply's ctx ends; tried again, if   wait for a new lease
 //	                                   Apply returns an error
-//	too little trust is left           a half that has not begun: ErrLost  a new lease first; ErrNoLease and ErrLost
+//	too little trust is left           the second half, not begun: ErrLost a new lease first; ErrNoLease and ErrLost
 //	                                                                       when that happens Tries times in a row
+//	Apply takes longer than            nothing                             in smaller batches, until Apply takes less
+//	MaxBatchTime                                                           than half of it
 //	a client leaves                    it waits for its answer, but not    it is taken out
 //	                                   for another lease
 //	the process pauses                 its fence is stale: Apply refuses   as above
@@ -80,9 +83,9 @@
 //
 // # What it does not do
 //
-// It does not make a Store fair. After MaxTurn it releases the lease and pauses for a moment (Pause), whether requests
-// wait or not: the clients of the last batch send their next ones at once. Then it requests the lease again. Another
-// process gets its turn if the Store wakes it or has a queue (locking.Waiter), and may starve if the Store polls.
+// It does not make a Store fair. After MaxTurn, and after a turn that ended while requests wait, it releases the lease and
+// pauses for a moment (Pause): the clients of the last batch send their next requests at once. Then it requests the
+// lease again. Another process gets its turn if the Store wakes it or has a queue (locking.Waiter), and may starve if the Store polls.
 //
 // It does not reorder, and it does not share anything between processes: each has its own queue, and
 // the lock decides between them. Two sets of keys that overlap are two queues, which the lock excludes

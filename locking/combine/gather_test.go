@@ -122,3 +122,32 @@ func TestDo_AFullTurnIsFollowedByAPause(t *testing.T) {
 		})
 	}
 }
+
+// After a batch that took too long, the next is as small as it must be. It grows again when requests take less.
+func TestDo_ABatchThatTakesTooLongMakesTheNextSmaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		each := time.Millisecond
+		c := open(t, Config[string, string]{
+			MaxBatch: 8, MaxBatchTime: 4 * time.Millisecond, MaxTurn: 10 * time.Second,
+			Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+				if sizes = append(sizes, len(batch)); len(sizes) == 4 {
+					each = 100 * time.Microsecond
+				}
+				return echo(time.Duration(len(batch))*each)(ctx, l, batch)
+			},
+		})
+		var told []<-chan outcome
+		for n := range 1 + 8 + 4 + 4 + 8 {
+			told = append(told, ask(t.Context(), c, fmt.Sprint(n), "k"))
+		}
+		for n, o := range told {
+			if got := <-o; got.answer != fmt.Sprint(n) || got.err != nil {
+				t.Errorf("%d: %+v", n, got)
+			}
+		}
+		if want := "[1 8 4 4 8]"; fmt.Sprint(sizes) != want {
+			t.Errorf("batches of %v, want %s", sizes, want)
+		}
+	})
+}

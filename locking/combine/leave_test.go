@@ -172,3 +172,18 @@ func TestDo_ABatchOfOneHasTheValuesOfItsRequest(t *testing.T) {
 		}
 	})
 }
+
+// The last client leaves after finish has seen its request, and before the lease is requested: nothing waits for the lease.
+func TestBegin_DoesNotWaitForNoClient(t *testing.T) {
+	c := open(t, Config[string, string]{Apply: echo(0)})
+	for name, q := range map[string]*queue[string, string]{
+		"all have left": {keys: []string{"k"}},
+		"one waits":     {keys: []string{"k"}, waiting: []*request[string, string]{{}}},
+	} {
+		stopped := false
+		(&turns[string, string]{Combiner: c, queue: q}).begin(func() { stopped = true })
+		if stopped != q.empty() {
+			t.Errorf("%s: the wait for the lease has ended: %v", name, stopped)
+		}
+	}
+}

@@ -21,9 +21,10 @@ var (
 	firstSeed = flag.Uint64("combine.seed", 0, "the seed of the first")
 )
 
-// TestSchedules lets two processes with three clients each send requests for two keys, in an order of steps that
-// a seed decides. Each step parks; when all goroutines wait, the controller releases one. Commits are lost,
-// ambiguous, or panic; leases are stolen; clients leave. Then it checks what every client was told.
+// TestSchedules lets two processes with three clients each send requests for two keys, or for both at once, in an order of
+// steps that a seed decides. Each step parks; when all goroutines wait, the controller releases one. Commits are lost,
+// late, ambiguous, or panic; one request fails a batch; leases are stolen; clients leave. Half of the worlds are guarded:
+// their leases are released after an unknown outcome. Then it checks what every client was told.
 func TestSchedules(t *testing.T) {
 	total := seen{}
 	for seed := *firstSeed; seed < *firstSeed+*schedules && !t.Failed(); seed++ {
@@ -51,7 +52,8 @@ func TestSchedules(t *testing.T) {
 	for what, n := range map[string]int{
 		"steps": total.steps, "batches of several": total.batches, "ambiguous commits": total.ambiguous, "panics": total.panics,
 		"stolen leases": total.stolen, "clients that left the queue": total.left, "merged requests": total.merged,
-		"stale fences": total.stale, "replays": total.replays, "unknown outcomes": total.unknown,
+		"stale fences": total.stale, "replays": total.replays, "unknown outcomes": total.unknown, "late commits": total.late,
+		"batches of several that one request failed": total.halved, "batches of both keys": total.both,
 	} {
 		if n < int(*schedules)/100 {
 			t.Errorf("%d %s: too few to show anything", n, what)
@@ -61,7 +63,7 @@ func TestSchedules(t *testing.T) {
 
 // seen counts what happened, so that a test of nothing is noticed.
 type seen struct {
-	steps, batches, ambiguous, panics, stolen, left, merged, stale, replays, unknown int
+	steps, batches, ambiguous, panics, stolen, left, merged, stale, replays, unknown, late, halved, both int
 }
 
 func (s *seen) add(o seen) {
@@ -75,6 +77,9 @@ func (s *seen) add(o seen) {
 	s.stale += o.stale
 	s.replays += o.replays
 	s.unknown += o.unknown
+	s.late += o.late
+	s.halved += o.halved
+	s.both += o.both
 }
 
 const ttl = 3 * time.Second
@@ -83,6 +88,9 @@ const ttl = 3 * time.Second
 type world struct {
 	random *rand.Rand
 	clock  int // steps so far
+
+	guarded bool           // a late commit finds the newer fence: Config.Guarded
+	flights sync.WaitGroup // late commits
 
 	mu     sync.Mutex
 	parked []chan struct{}
@@ -102,7 +110,8 @@ type world struct {
 // call is one Do.
 type call struct {
 	process, client int
-	key, request    string
+	keys            []string
+	request         string
 	called, told    int // by the clock
 	left            bool
 	answer          int
@@ -111,7 +120,8 @@ type call struct {
 
 func newWorld(seed uint64) *world {
 	return &world{
-		random: rand.New(rand.NewPCG(seed, 0)), locks: map[string]locking.Lease{}, newest: map[string]locking.Fence{},
+		guarded: seed%2 == 0,
+		random:  rand.New(rand.NewPCG(seed, 0)), locks: map[string]locking.Lease{}, newest: map[string]locking.Fence{},
 		journal: map[string][]string{}, applied: map[string]int{}, tainted: map[locking.Fence]bool{},
 	}
 }
@@ -146,7 +156,7 @@ func (w *world) run(t *testing.T) {
 			Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[int], error) {
 				return w.apply(ctx, p, l, batch)
 			},
-			Key: func(q string) string { return q }, MaxBatch: 3, Tries: 4, Log: slog.New(slog.DiscardHandler),
+			Key: func(q string) string { return q }, MaxBatch: 3, Tries: 4, Guarded: w.guarded, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +171,7 @@ func (w *world) run(t *testing.T) {
 				if w.draw(8) {
 					request = fmt.Sprintf("p%d-shared-%d", p, i)
 				}
-				o := &call{process: p, client: n, key: []string{"x", "y"}[w.random.IntN(4)/3], request: request}
+				o := &call{process: p, client: n, keys: [][]string{{"x"}, {"x"}, {"x"}, {"y"}, {"x", "y"}}[w.random.IntN(5)], request: request}
 				o.left = w.draw(6)
 				w.calls = append(w.calls, o)
 				clients.Go(func() { w.call(c, o) })
@@ -178,6 +188,7 @@ func (w *world) run(t *testing.T) {
 		for _, c := range processes {
 			c.Close()
 		}
+		w.flights.Wait()
 		close(over)
 	}()
 	w.control(over)
@@ -209,7 +220,7 @@ func (w *world) control(over chan struct{}) {
 }
 
 func (w *world) call(c *Combiner[string, int], o *call) {
-	w.step("call %s of %s", o.request, o.key)
+	w.step("call %s of %v", o.request, o.keys)
 	o.called = w.now()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -221,7 +232,7 @@ func (w *world) call(c *Combiner[string, int], o *call) {
 		})
 		defer leaving.Wait()
 	}
-	o.answer, o.err = c.Do(ctx, o.request, o.key)
+	o.answer, o.err = c.Do(ctx, o.request, o.keys...)
 	o.told = w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,12 +259,12 @@ func (w *world) apply(_ context.Context, p int, l locking.Lease, batch []string)
 	w.step("process %d commits %v with fence %d", p, batch, l.Fence)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := l.Keys[0]
 	for _, q := range batch {
 		w.applied[q]++
 	}
 	if len(batch) > 1 {
 		w.seen.batches++
+		w.seen.both += len(l.Keys) - 1
 	}
 	if w.tainted[l.Fence] {
 		w.wrong = append(w.wrong, fmt.Sprintf("%v ran under fence %d, after a commit without an answer", batch, l.Fence))
@@ -266,22 +277,29 @@ func (w *world) apply(_ context.Context, p int, l locking.Lease, batch []string)
 		w.seen.ambiguous++
 		w.tainted[l.Fence] = true
 		return nil, locking.ErrOutcomeUnknown
-	case l.Fence < w.newest[key]:
+	case fate == 5: // COMMIT has not arrived yet
+		w.seen.ambiguous++
+		w.tainted[l.Fence] = true
+		w.flights.Go(func() {
+			w.step("the commit of %v with fence %d arrives late", batch, l.Fence)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if _, fresh := w.write(l, batch); fresh {
+				w.seen.late++
+			}
+		})
+		return nil, locking.ErrOutcomeUnknown
+	case fate == 6: // by one request of the batch
+		if len(batch) > 1 {
+			w.seen.halved++
+		}
+		return nil, OfOne(errors.New("duplicate key"))
+	}
+	results, fresh := w.write(l, batch)
+	switch {
+	case !fresh:
 		w.seen.stale++
 		return nil, locking.ErrStale
-	}
-	w.newest[key] = l.Fence
-	for _, q := range batch {
-		at := slices.Index(w.journal[key], q)
-		if at < 0 {
-			at = len(w.journal[key])
-			w.journal[key] = append(w.journal[key], q)
-		} else {
-			w.seen.replays++
-		}
-		results = append(results, Result[int]{Answer: at})
-	}
-	switch {
 	case fate == 2 || fate == 3: // the answer to COMMIT never arrived
 		w.seen.ambiguous++
 		w.tainted[l.Fence] = true
@@ -292,6 +310,30 @@ func (w *world) apply(_ context.Context, p int, l locking.Lease, batch []string)
 		panic("after the commit")
 	}
 	return results, nil
+}
+
+// write is a COMMIT that has arrived: all of the batch, or nothing if a newer fence has come before. It returns the place of
+// each request in the journal of its first key.
+func (w *world) write(l locking.Lease, batch []string) (results []Result[int], fresh bool) {
+	for _, key := range l.Keys {
+		if l.Fence < w.newest[key] {
+			return nil, false
+		}
+	}
+	for _, key := range l.Keys {
+		w.newest[key] = l.Fence
+		for _, q := range batch {
+			if slices.Contains(w.journal[key], q) {
+				w.seen.replays++
+			} else {
+				w.journal[key] = append(w.journal[key], q)
+			}
+		}
+	}
+	for _, q := range batch {
+		results = append(results, Result[int]{Answer: slices.Index(w.journal[l.Keys[0]], q)})
+	}
+	return results, true
 }
 
 // steal takes all locks away from their holders, as a failover may.
@@ -312,23 +354,29 @@ func (s *process) TryAcquire(_ context.Context, keys ...string) (locking.Lease, 
 	s.step("process %d tries %v", s.number, keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if held, is := s.locks[keys[0]]; is && time.Now().Before(held.Until) {
-		return locking.Lease{}, locking.ErrBusy
+	for _, key := range keys {
+		if held, is := s.locks[key]; is && time.Now().Before(held.Until) {
+			return locking.Lease{}, locking.ErrBusy
+		}
 	}
 	s.fence++
 	l := locking.Lease{Keys: keys, Owner: fmt.Sprint(s.fence), Fence: s.fence, Until: time.Now().Add(ttl)}
-	s.locks[keys[0]] = l
+	for _, key := range keys {
+		s.locks[key] = l
+	}
 	return l, nil
 }
 
 func (s *process) Renew(_ context.Context, l locking.Lease) (locking.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.locks[l.Keys[0]].Owner != l.Owner {
+	if !s.holds(l) {
 		return l, locking.ErrLost
 	}
 	l.Until = time.Now().Add(ttl)
-	s.locks[l.Keys[0]] = l
+	for _, key := range l.Keys {
+		s.locks[key] = l
+	}
 	return l, nil
 }
 
@@ -336,11 +384,18 @@ func (s *process) Release(_ context.Context, l locking.Lease) error {
 	s.step("process %d releases %v", s.number, l.Keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.locks[l.Keys[0]].Owner != l.Owner {
+	if !s.holds(l) {
 		return locking.ErrLost
 	}
-	delete(s.locks, l.Keys[0])
+	for _, key := range l.Keys {
+		delete(s.locks, key)
+	}
 	return nil
+}
+
+// holds reports whether no lock of l was taken by another. All locks are stolen at once.
+func (s *process) holds(l locking.Lease) bool {
+	return !slices.ContainsFunc(l.Keys, func(key string) bool { return s.locks[key].Owner != l.Owner })
 }
 
 // check compares what the clients were told with what happened.
@@ -354,7 +409,7 @@ func (w *world) check() []string {
 	}
 	told := map[string]int{}
 	for _, o := range w.calls {
-		at := slices.Index(w.journal[o.key], o.request)
+		at := slices.Index(w.journal[o.keys[0]], o.request)
 		switch {
 		case o.told == 0:
 			no("%s was told nothing", o.request)
@@ -364,7 +419,7 @@ func (w *world) check() []string {
 			no("%s was told %v, and was applied", o.request, o.err)
 		}
 		if o.err == nil {
-			told[o.key+o.request]++
+			told[fmt.Sprint(o.keys, o.request)]++
 		}
 	}
 	for _, n := range told {
@@ -374,21 +429,27 @@ func (w *world) check() []string {
 	}
 	for _, a := range w.calls {
 		for _, b := range w.calls {
-			if a == b || a.key != b.key || a.err != nil || b.err != nil || a.request == b.request || a.answer < b.answer {
+			if a == b || a.err != nil || b.err != nil || a.request == b.request || !w.reversed(a, b) {
 				continue
 			}
-			// b is before a in the journal.
 			if a.told < b.called && !w.shared(b) { // a repeated request has the answer of the first
 				no("%s was called after %s was told, and is before it", b.request, a.request)
 			}
 			once := w.applied[a.request] == 1 && w.applied[b.request] == 1
-			if a.process == b.process && once && a.called < b.called && !w.shared(a) && !w.shared(b) {
+			if a.process == b.process && slices.Equal(a.keys, b.keys) && once && a.called < b.called && !w.shared(a) && !w.shared(b) {
 				no("%s came before %s in process %d, and was applied after it", a.request, b.request, a.process)
 			}
 		}
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// reversed reports whether b is before a in the journal of a key of both.
+func (w *world) reversed(a, b *call) bool {
+	return slices.ContainsFunc(a.keys, func(key string) bool {
+		return slices.Contains(b.keys, key) && slices.Index(w.journal[key], b.request) < slices.Index(w.journal[key], a.request)
+	})
 }
 
 // shared reports whether another call has the same request.

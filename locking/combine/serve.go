@@ -13,7 +13,7 @@ import (
 
 // serve takes lease after lease until no request is left.
 func (c *Combiner[Q, A]) serve(name string, q *queue[Q, A]) {
-	t := &turns[Q, A]{Combiner: c, queue: q}
+	t := &turns[Q, A]{Combiner: c, queue: q, most: c.config.MaxBatch}
 	for !c.finish(name, q) {
 		if t.turn() {
 			select {
@@ -40,10 +40,12 @@ type turns[Q, A any] struct {
 	*Combiner[Q, A]
 	queue *queue[Q, A]
 	late  int // leases in a row that came too late for a batch
+	most  int // requests of the next batch: MaxBatch, or fewer after one that took too long
 }
 
-// turn takes the lease once, and applies batches under it. over: until MaxTurn was over, or while requests wait. The
-// clients that were answered last send their next requests at once, and these must not overtake another process.
+// turn takes the lease once, and applies batches under it. over: until MaxTurn was over, or while requests wait, or until
+// a batch failed. The clients that were answered last send their next requests at once, and these must not overtake
+// another process.
 func (t *turns[Q, A]) turn() (over bool) {
 	ctx, stop := context.WithCancel(t.life)
 	defer stop()
@@ -60,6 +62,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 			began, largest = true, max(largest, len(batch))
 			start := time.Now()
 			if err := t.apply(ctx, l, batch); err != nil {
+				over = true
 				return t.givenUp(err)
 			}
 			t.gather(ctx, min(time.Since(start)/gatherPart, t.config.MaxGather, t.config.MaxTurn-time.Since(first)))
@@ -95,7 +98,7 @@ func (t *turns[Q, A]) await(batch int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waiting := len(t.queue.again) + len(t.queue.waiting)
-	t.queue.awaited, t.queue.all = min(batch, t.config.MaxBatch-waiting), make(chan struct{})
+	t.queue.awaited, t.queue.all = min(batch, t.most-waiting), make(chan struct{})
 }
 
 // gather waits until all that are expected wait, but no longer than limit. Clients that send their next request at
@@ -117,12 +120,25 @@ func (t *turns[Q, A]) gather(ctx context.Context, limit time.Duration) {
 	}
 }
 
+// bound sets the size of the next batch after one of n requests that took d.
+func (t *turns[Q, A]) bound(n int, d time.Duration) {
+	switch limit := t.config.MaxBatchTime; {
+	case d > limit:
+		t.most = max(1, int(float64(n)*float64(limit)/float64(d)))
+	case d < limit/2:
+		t.most = min(2*t.most, t.config.MaxBatch)
+	}
+}
+
 // begin returns how many requests have joined the queue, and how to wait for the lease: with undecided
-// requests as long as it takes, since the lease that they had may have to expire first.
+// requests as long as it takes, since the lease that they had may have to expire first. It calls stop if all have left.
 func (t *turns[Q, A]) begin(stop func()) (waited int, lock locking.Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.queue.stop = stop
+	if t.queue.empty() { // they left before leave could call this stop
+		stop()
+	}
 	if lock = t.config.Lock; len(t.queue.again) > 0 {
 		lock.NoWait, lock.MaxWait = false, 0
 	}
@@ -163,11 +179,11 @@ func (t *turns[Q, A]) take(ctx context.Context, least int) (batch []*request[Q, 
 	switch {
 	case len(q.again)+len(q.waiting) < least, ctx.Err() != nil:
 	case len(q.again) == 0:
-		batch, q.waiting = t.pick(q.waiting, t.config.MaxBatch)
+		batch, q.waiting = t.pick(q.waiting, t.most)
 	case q.again[0].alone:
 		batch, q.again = t.pick(q.again, 1)
 	default:
-		batch, q.again = t.pick(q.again, t.config.MaxBatch)
+		batch, q.again = t.pick(q.again, t.most)
 	}
 	q.running = q.running || len(batch) > 0
 	return batch
@@ -194,11 +210,10 @@ func (t *turns[Q, A]) pick(list []*request[Q, A], most int) (batch, rest []*requ
 // apply applies a batch, and answers its requests, or keeps them to be tried again. After an error the
 // lease must not be used any more.
 func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*request[Q, A]) error {
+	start := time.Now()
 	results, err := t.call(ctx, l, batch)
+	t.bound(len(batch), time.Since(start))
 	t.await(len(batch))
-	if err == nil && len(results) != len(batch) {
-		err = fmt.Errorf("%w: combine: Apply returned %d results for %d requests", locking.ErrOutcomeUnknown, len(results), len(batch))
-	}
 	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
 		err = fmt.Errorf("%w; %w", err, why) // a driver tells only that ctx has ended
 	}
@@ -312,7 +327,8 @@ var errLittleTrust = fmt.Errorf("%w: combine: less than Config.Trust was left of
 
 // halved applies a batch, and each half of it if it failed because of one of its requests. An error of the first half
 // ends it: the second has no effect. After that an error of the second is the result of each of its requests; but if
-// it is undecided, so is the batch, and nothing else runs under the lease. A half that has not begun is not undecided.
+// it is undecided, so is the batch, and nothing else runs under the lease. If the first half has not begun, for lack of trust,
+// the batch is tried again; a second half that has not begun is not undecided.
 func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []*request[Q, A]) ([]Result[A], error) {
 	list := make([]Q, len(batch))
 	for i, r := range batch {
@@ -321,6 +337,8 @@ func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []*requ
 	results, err := t.config.Apply(batchCtx{ctx, len(batch), batch[0].ctx}, l, list)
 	one, is := errors.AsType[*ofOne](err)
 	switch {
+	case err == nil && len(results) != len(batch):
+		return nil, fmt.Errorf("%w: combine: Apply returned %d results for %d requests", locking.ErrOutcomeUnknown, len(results), len(batch))
 	case !is:
 		return results, err
 	case len(batch) == 1:

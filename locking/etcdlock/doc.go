@@ -183,16 +183,16 @@
 //	                                                                        NewEpoch
 //
 // So the package promises exclusion among holders that respect Until; that the keys of
-// a dead process are free within TTL and half a second, plus as long again if the
-// leader dies with it; order of arrival; several keys in one round trip; and a
+// a dead process are free within TTL and half a second (twice that time, if etcd's leader
+// dies with it); order of arrival; several keys in one round trip; and a
 // fence that always grows, unless etcd is restored from an older snapshot.
 //
 // # The client
 //
 // Config returns the settings that a client needs. This package does not use etcd's
 // client.KeepAlive or the sessions of its package concurrency. They count trust from
-// when an answer is read, which after a pause may be long after it arrived, and a lock
-// taken twice under one session is one lock. etcd's client waits for its connection,
+// the time at which an answer is read. After a pause that may be long after its arrival.
+// And a lock that is taken twice under one session is one lock: both callers have it. etcd's client waits for its connection,
 // so an etcd that refuses connections looks like one that does not answer.
 //
 // # Sources

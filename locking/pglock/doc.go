@@ -39,8 +39,8 @@
 // while the rows are locked, so it grows even if a row is deleted. The first makes it rare
 // that two holders act at once; the second lets Guard refuse the late one.
 //
-// A waiter marks the row. Its release then sends NOTIFY, on which each Store listens with one
-// connection. A notification is a hint: the waiter tries again in any case, four times a second.
+// A waiter marks the row (awaited). The release of a marked row sends NOTIFY. Each Store listens
+// for it with one connection. A notification is a hint: the waiter tries again in any case, four times a second.
 // A release without a waiter sends none, because transactions that notify commit one at a time.
 //
 // # The session lock

@@ -73,9 +73,9 @@
 //
 // So the package promises exclusion among holders that stop at Until, on a server that
 // keeps its data; that a dead holder's keys are free within the TTL; and a fence.
-// It does not promise fairness: the first request after the release is granted. (The
-// queue below does. A Waiter gives the processes that wait turns of 2 ms, in the order in which they began to
-// wait, but a request that arrives at the moment of a release may be granted first.)
+// Store does not promise fairness: the first request after the release is granted. QueueStore
+// (below) is fair. Waiter gives each waiting process a turn of 2 ms, in the order in which the processes began
+// to wait; a request that arrives at the moment of a release may be granted before them.
 // WAIT and min-replicas-to-write make the window of a failover smaller, but do not close it.
 //
 // Against eviction, set maxmemory-policy noeviction, or use a server for locks alone.

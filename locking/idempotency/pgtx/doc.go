@@ -50,6 +50,8 @@
 //
 // # What can fail
 //
+// Do looks up the key (Lookup), and calls Run if the key has no reply yet. Run executes the transaction.
+//
 //	what                                     what Run does                                      the caller gets
 //	serialization failure, deadlock          retries the whole transaction, body included       the reply; ErrBusy after 20 attempts
 //	CHECK constraint of Config.Guards        the same: the decision was made on old data        the reply; ErrBusy
