@@ -36,11 +36,14 @@ import (
 
 // widening is the mean of the pause at after-guard, between reading and acting on what was read: there
 // naive races, and there a strategy that relies on its lock alone loses the lock. Transfers also pause at
-// after-begin. Some faults change the pauses: under late-write transfers have none, pause makes those of
-// wallets five times as long, and lease-revoked and a nemesis those at after-begin. All strategies have the
-// same pauses under one fault. Under redis-failover they are thirty times as long, so that a replica is soon
-// found between the two. Under hang-up those of purchases are twenty times as long, so that clients wait on a fast
-// machine too.
+// after-begin. All strategies have the same pauses under one fault. Some faults change them:
+//
+//	late-write                   transfers have none
+//	lease-revoked, a nemesis     those of transfers at after-begin are five times as long
+//	pause                        those of wallets too
+//	redis-failover               thirty times as long, so that a replica is soon found between the two
+//	hang-up                      of purchases, twenty times: requests wait for a batch, however fast the machine is
+//	hang-up, combiner-paused     of wallets, twenty-five times, for the same reason
 const widening = 2 * time.Millisecond
 
 // lockTTLs are the TTLs of the locks under proof: longer than any request takes, and short enough that

@@ -29,8 +29,11 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 		return err
 	}
 	between := widening
-	if s.Fault == loadtest.Pause || s.Fault == loadtest.CombinerPaused { // the pause must hit a transaction between lock and commit
+	switch s.Fault {
+	case loadtest.Pause: // it must hit a transaction between lock and commit
 		between *= 5
+	case loadtest.CombinerPaused, loadtest.HangUp: // requests must wait for a batch, however fast the machine is
+		between *= 25
 	}
 	p.Args = func(n int, listen, metrics string) []string {
 		return append(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL),

@@ -50,9 +50,14 @@ func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]fault.Event, 
 	)
 	work.Go(func() { events[0], errs[0] = p.series(ctx, 0, end) })
 	work.Go(func() {
-		e, err := p.once(ctx, 1, min(p.TTL*pauseLongest/2, over))
-		if events[1], errs[1] = nil, err; e.What != "" {
-			events[1] = []fault.Event{e}
+		for left := over; left >= p.TTL*pauseShortest/2; left = time.Until(end) { // until it was in a batch
+			e, err := p.once(ctx, 1, min(p.TTL*pauseLongest/2, left))
+			if e.What != "" {
+				events[1] = []fault.Event{e}
+			}
+			if errs[1] = err; err != nil || e.What != "" {
+				return
+			}
 		}
 	})
 	work.Wait()

@@ -215,7 +215,7 @@ func combinerKilled() loadtest.FaultSpec {
 // load are held up each time.
 func combinerPaused() loadtest.FaultSpec {
 	spec := loadtest.CombinerPausedSpec(combined)
-	spec.Least, spec.Slower = 14, 2
+	spec.Least, spec.Slower = 20, 2
 	spec.Needs = append(spec.Needs, outlived)
 	return spec
 }
