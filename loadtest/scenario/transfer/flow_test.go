@@ -28,6 +28,7 @@ func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 		{unsafe(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_committed": 1}},
 		{sound(loadtest.Pause), map[string]int64{"pauses": 2, "leases_ended": 1}},
 		{sound(LeaseRevoked), map[string]int64{"leases_revoked": 5, "stale_answers": 1}},
+		{New().Safe(Combined, LeaseRevoked), map[string]int64{"leases_revoked": 5}},
 		{unsafe(LeaseRevoked), map[string]int64{"leases_revoked": 5}},
 		{sound(LeaderKill), map[string]int64{"elections": 1}},
 		{sound(NoQuorum), map[string]int64{"quorum_losses": 1, "refused_meanwhile": 1, "lock_calls_after": 1}},
