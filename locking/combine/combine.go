@@ -281,3 +281,31 @@ func (c *Combiner[Q, A]) givenUp(err error) error {
 	}
 	return err
 }
+
+// batchCtx is the ctx of a batch: that of the lease. The ctx of a batch of one has the values of its request's too, such
+// as its trace.
+type batchCtx struct {
+	context.Context
+	requests int
+	first    context.Context
+}
+
+type requestsKey struct{}
+
+func (c batchCtx) Value(key any) any {
+	if key == (requestsKey{}) {
+		return c.requests
+	}
+	value := c.Context.Value(key)
+	if value == nil && c.requests == 1 {
+		value = c.first.Value(key)
+	}
+	return value
+}
+
+// Requests returns the number of requests in the batch for which Apply was called with ctx, or with a ctx derived from it.
+// Requests merged by Config.Key count once. It returns 0 if ctx is not that of a batch.
+func Requests(ctx context.Context) int {
+	n, _ := ctx.Value(requestsKey{}).(int)
+	return n
+}

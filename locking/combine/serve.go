@@ -120,12 +120,13 @@ func (t *turns[Q, A]) gather(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// bound sets the size of the next batch after one of n requests that took d.
+// bound sets the size of the next batch after one of n requests that took d. One that was smaller than it might have been
+// does not show that a larger one would take less than MaxBatchTime.
 func (t *turns[Q, A]) bound(n int, d time.Duration) {
 	switch limit := t.config.MaxBatchTime; {
 	case d > limit:
-		t.most = max(1, int(float64(n)*float64(limit)/float64(d)))
-	case d < limit/2:
+		t.most = max(1, int(time.Duration(n)*limit/d))
+	case d < limit/2 && n >= t.most:
 		t.most = min(2*t.most, t.config.MaxBatch)
 	}
 }
@@ -292,34 +293,6 @@ func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []*reques
 	}()
 	<-done
 	return results, err
-}
-
-// batchCtx is the ctx of a batch: that of the lease. The ctx of a batch of one has the values of its request's too, such
-// as its trace.
-type batchCtx struct {
-	context.Context
-	requests int
-	first    context.Context
-}
-
-type requestsKey struct{}
-
-func (c batchCtx) Value(key any) any {
-	if key == (requestsKey{}) {
-		return c.requests
-	}
-	value := c.Context.Value(key)
-	if value == nil && c.requests == 1 {
-		value = c.first.Value(key)
-	}
-	return value
-}
-
-// Requests returns the number of requests in the batch for which Apply was called with ctx, or with a ctx derived from it.
-// Requests merged by Config.Key count once. It returns 0 if ctx is not that of a batch.
-func Requests(ctx context.Context) int {
-	n, _ := ctx.Value(requestsKey{}).(int)
-	return n
 }
 
 // errLittleTrust is the error of a half that did not begin.

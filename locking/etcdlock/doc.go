@@ -192,8 +192,9 @@
 // Config returns the settings that a client needs. This package does not use etcd's
 // client.KeepAlive or the sessions of its package concurrency. They count trust from
 // the time at which an answer is read. After a pause that may be long after its arrival.
-// And a lock that is taken twice under one session is one lock: both callers have it. etcd's client waits for its connection,
-// so an etcd that refuses connections looks like one that does not answer.
+// And a lock that is taken twice under one session is one lock: both callers have it.
+// etcd's client waits for its connection, so an etcd that refuses connections looks like
+// one that does not answer.
 //
 // # Sources
 //
