@@ -26,7 +26,8 @@ const batchMax = 512
 // many times faster. See package combine for how requests wait and what becomes of them.
 //
 // Each purchase is decided alone, in the order of arrival: one that wants more than is left does not refuse the
-// smaller one behind it. Each has its own key and its own reply.
+// smaller one behind it. Each has its own key and its own reply. The keys of refusals are committed with the others,
+// while the row is locked: one fsync for a batch, where the other strategies unlock the row first (pgtx.Refuse).
 //
 // A purchase of several products goes the way of redis+row. It belongs to several queues, and one that waited at
 // the head of all of them would hold up the batches of each. It takes the same locks in the same order.
@@ -127,17 +128,10 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 			answers[n] = combine.Result[Reply]{Answer: r.Reply, Err: r.Err}
 		}
 		return answers, nil
-	case ofOne(err):
+	case pgtx.OfOne(err):
 		return nil, combine.OfOne(errAlone)
 	}
 	return nil, err
-}
-
-// ofOne reports whether a batch may have failed because of one of its purchases: another transaction has its
-// key, or PostgreSQL refuses its data.
-func ofOne(err error) bool {
-	return errors.Is(err, idempotency.ErrInProgress) ||
-		!errors.Is(err, locking.ErrBusy) && !errors.Is(err, locking.ErrLost) && !errors.Is(err, locking.ErrOutcomeUnknown) && !errors.Is(err, context.Canceled)
 }
 
 // sale is a purchase that was accepted.

@@ -227,3 +227,28 @@ func TestCombined_WithoutAnAnswerFromRedisTheRowLockDecides(t *testing.T) {
 	}
 	s.mustHold()
 }
+
+// Each COMMIT of its batches is lost. The purchase is then decided alone, by the row lock and its key.
+func TestCombined_AnOutcomeThatStaysUnknownIsDecidedByTheRowLock(t *testing.T) {
+	t.Parallel()
+	s, p, _ := armed(t, "combined", nil)
+	cfg, encode := s.armedCfg, s.armedCfg.Encode
+	const lost = 5 // the default of combine.Config.Tries
+	tries := 0
+	cfg.Encode = func(o inventory.Order, refusal error) (inventory.Reply, error) {
+		if tries++; tries <= lost {
+			once, _ := locktest.Nth(1, locktest.Cuts["request lost"])
+			p.OnRequest(once)
+		}
+		return encode(o, refusal)
+	}
+	s.Service, s.events = s.another(cfg)
+	s.stock("A", 2)
+	if reply, err := s.Buy(t.Context(), newRequest(), one("A")); err != nil || reply.Status != 201 || tries != lost+1 {
+		t.Errorf("%+v, %v after %d tries, want an order after %d", reply, err, tries, lost+1)
+	}
+	if got := s.left("A"); got != 1 {
+		t.Errorf("%d left, want 1", got)
+	}
+	s.mustHold()
+}

@@ -3,7 +3,6 @@ package inventory_test
 import (
 	"context"
 	"net"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,13 +18,8 @@ import (
 // behindProxy returns a pool whose connections go through a proxy.
 func (s *shop) behindProxy() (*locktest.Proxy, *pgxpool.Pool) {
 	s.T.Helper()
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	p := locktest.NewProxy(s.T, u.Host)
-	u.Host = p.Addr
-	return p, pgtest.Pool(s.T, u.String(), pgtest.Unhurried) // a test may hold a COMMIT
+	p, through := locktest.ProxyURL(s.T, s.URL)
+	return p, pgtest.Pool(s.T, through, pgtest.Unhurried) // a test may hold a COMMIT
 }
 
 // armed opens a shop behind a proxy. hurt gets the last message, the one with COMMIT, of
@@ -56,22 +50,9 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.In
 	return s, p, start
 }
 
-// The ways to lose a COMMIT: its request or its reply.
-var losses = map[string]locktest.Interceptor{
-	"request lost": func(_ []byte, client, server net.Conn) bool {
-		client.Close()
-		server.Close()
-		return false
-	},
-	"reply lost": func(_ []byte, client, _ net.Conn) bool {
-		client.Close()
-		return true
-	},
-}
-
 func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
-	for name, lose := range losses {
+	for name, lose := range locktest.Cuts {
 		for _, strategy := range append(safe(), "naive", "redis-only", "cancel") {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				t.Parallel()
@@ -108,7 +89,7 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 // The lease ends before the COMMIT is decided. The row lock and the key decide it without the lease.
 func TestCommit_IsDecidedEvenWhenTheLeaseEndsBefore(t *testing.T) {
 	t.Parallel()
-	for name, lose := range losses {
+	for name, lose := range locktest.Cuts {
 		store, steal := stealable(t, 2*time.Second)
 		s, p, start := armed(t, "row", func(p *locktest.Proxy) locktest.Interceptor {
 			return func(bytes []byte, client, server net.Conn) bool {

@@ -29,7 +29,7 @@ type HangUps struct{ Trial *Trial }
 const (
 	hangUpLooks = 10
 	hangUpEvery = 20 * time.Millisecond
-	hangUpCalm  = 1500 * time.Millisecond // a slow machine answers those who wait
+	hangUpCalm  = 1500 * time.Millisecond // a slow machine answers the requests that wait
 )
 
 // Inject lets clients hang up, in rounds.

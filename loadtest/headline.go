@@ -18,12 +18,26 @@ func (r Report) Headline() string {
 		what = append(what, counted(r.Faults(), "fault"))
 	}
 	var found []string
-	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught(), r.watched()} {
+	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught(), r.again(), r.watched()} {
 		if text != "" {
 			found = append(found, text)
 		}
 	}
 	return strings.Join(what, ", ") + ": " + strings.Join(found, ", ") + "."
+}
+
+// again describes how many scenarios were run twice; "" if none was.
+func (r Report) again() string {
+	n := 0
+	for _, s := range r.Scenarios {
+		if len(s.Again) > 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d run a second time, since the first run showed nothing", n)
 }
 
 // watched describes the verdicts of the series of a soak; "" without a soak.

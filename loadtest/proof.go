@@ -66,13 +66,18 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		load := flow.Load(p.loadOf(s), s.Fault, ttl)
 		plan := s.plan(load)
 		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Workload(plan), s.Expect)
-		began := time.Now()
-		result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration})
+		result, err := twiceIfVoid(s, func() (Result, error) {
+			began := time.Now()
+			result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: s.plan(load), duration: load.Duration})
+			if err == nil {
+				p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
+			}
+			return result, err
+		})
 		if err != nil {
 			report.AsExpected = false // the other scenarios did not run
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
 		}
-		p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
 		if p.Done != nil {
 			err = p.Done(&result)
 		}
@@ -88,6 +93,20 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		report.AsExpected = report.AsExpected && len(report.TooFew()) == 0
 	}
 	return report, nil
+}
+
+// twiceIfVoid runs a scenario, and once more if the first run shows nothing: the machine may have stood still while
+// the fault was injected. The second run is the result, and Result.Again says why. A run that shows something is never
+// repeated, whatever it shows. Nemesis and Soak are not repeated: they last as long as the user said.
+func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
+	result, err := run()
+	if err != nil || result.Verdict != Inconclusive || s.Fault == Nemesis || s.Fault == Soak {
+		return result, err
+	}
+	void := result.Inconclusive
+	result, err = run()
+	result.Again = void
+	return result, err
 }
 
 // loadOf returns the load of a scenario, before Flow.Load adapts it to the fault.

@@ -78,6 +78,7 @@ type Result struct {
 	Latency    Latency          `json:"latency"`
 	Cells      []Cell           `json:"cells,omitempty"` // of the crash matrix
 	Hints      []string         `json:"hints,omitempty"` // of a Target: settings that may be wrong
+	Again      []string         `json:"again,omitempty"` // this is the second run: why the first one showed nothing
 
 	Detail `json:"-"`
 }
@@ -178,6 +179,9 @@ func (r Result) Sentence() string {
 	}
 	for _, reason := range r.Inconclusive {
 		text += "; shows nothing: " + reason
+	}
+	for _, reason := range r.Again {
+		text += "; the second run, since the first one showed nothing: " + reason
 	}
 	if !r.AsExpected {
 		text += fmt.Sprintf(" [expected: %s%s]", r.Expect, r.unmet())

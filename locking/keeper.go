@@ -99,3 +99,10 @@ func (h *hold) learn(a answer) (due time.Time) {
 	h.setUntil(until)
 	return a.sent.Add(h.ttl / 3)
 }
+
+// Trusted reports whether ctx has not ended, and at least d is left of the trust. The trust of a ctx that does not come
+// from Do does not end.
+func Trusted(ctx context.Context, d time.Duration) bool {
+	until, held := trust(ctx)
+	return ctx.Err() == nil && (!held || time.Until(until) >= d)
+}

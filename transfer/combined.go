@@ -145,7 +145,7 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 			answers[n] = combine.Result[Reply]{Answer: r.Reply, Err: r.Err}
 		}
 		return answers, nil
-	case ofOne(err):
+	case pgtx.OfOne(err) && !errors.Is(err, ErrEpoch):
 		return nil, combine.OfOne(errAlone)
 	}
 	return nil, err
@@ -154,17 +154,6 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 // alone reports whether an error concerns one transfer, and not the transaction.
 func alone(err error) bool {
 	return errors.Is(err, errAlone) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrEpoch)
-}
-
-// ofOne reports whether a batch may have failed because of one of its transfers: another transaction has its
-// key, or PostgreSQL refuses its data.
-func ofOne(err error) bool {
-	for _, whole := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, locking.ErrOutcomeUnknown, ErrEpoch, context.Canceled} {
-		if errors.Is(err, whole) {
-			return false
-		}
-	}
-	return true
 }
 
 // batch is the transaction of several transfers.

@@ -137,3 +137,17 @@ func TestCombined_ABatchThatCloseEndsIsBusy(t *testing.T) {
 	s.mustHave(p.a, 100, 0)
 	s.mustHold()
 }
+
+// The guard refuses a batch whose lease has been taken by another holder. The batch is then done under a newer fence.
+func TestCombined_ALateBatchIsRefusedAndDoneUnderANewFence(t *testing.T) {
+	t.Parallel()
+	s := open(t, transfer.Config{Strategy: "combined"})
+	p := s.pair(100, 50)
+	slow, old := s.late(t, transfer.AfterBegin, 1, p.move(30), p.move(20), p.alice)
+	s.transferred(old.Pair())
+	if n := slow.events.Of(transfer.FenceRefused); n != 1 {
+		t.Errorf("the fence refused %d batches, want the first of the late holder", n)
+	}
+	s.mustHave(p.a, 50, 0)
+	s.mustHold() // in the order of the entries, the fences never decrease
+}

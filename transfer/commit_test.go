@@ -3,7 +3,6 @@ package transfer_test
 import (
 	"bytes"
 	"net"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,35 +13,10 @@ import (
 	"shop/transfer"
 )
 
-// newProxy starts a proxy in front of the server of databaseURL, and returns the URL through it.
-func newProxy(t testing.TB, databaseURL string) (_ *locktest.Proxy, throughURL string) {
-	t.Helper()
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := locktest.NewProxy(t, u.Host)
-	u.Host = p.Addr
-	return p, u.String()
-}
-
 // next applies f to the next segment only.
 func next(f locktest.Interceptor) locktest.Interceptor {
 	first, _ := locktest.Nth(1, f)
 	return first
-}
-
-// cuts are the ways to break the connection: the request is lost, or its answer is.
-var cuts = map[string]locktest.Interceptor{
-	"request lost": func(_ []byte, client, server net.Conn) bool {
-		client.Close()
-		server.Close()
-		return false
-	},
-	"answer lost": func(_ []byte, client, _ net.Conn) bool {
-		client.Close()
-		return true
-	},
 }
 
 // armed opens a bank behind a proxy. hurt is called once after start.Store(true), just before
@@ -51,7 +25,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, 
 	t.Helper()
 	b = open(t, transfer.Config{Strategy: strategy})
 	p = b.pair(1000, 0)
-	px, through := newProxy(t, b.URL)
+	px, through := locktest.ProxyURL(t, b.URL)
 	start = &atomic.Bool{}
 	cfg := b.cfg
 	cfg.Pool = pgtest.Pool(t, through)
@@ -106,7 +80,7 @@ func (b *bank) mustBeResolved(reply transfer.Reply, err error, times int) {
 // If the second attempt of a Post finds the hold ended, the key shows whether the first one did it.
 func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
-	for name, cut := range cuts {
+	for name, cut := range locktest.Cuts {
 		for _, strategy := range all() {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				t.Parallel()

@@ -152,7 +152,7 @@ func TestTransfer_WorksAgainAfterAllConnectionsBroke(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	px, through := newProxy(t, b.URL)
+	px, through := locktest.ProxyURL(t, b.URL)
 	cfg := b.cfg
 	cfg.Pool = pgtest.Pool(t, through)
 	client, _ := b.another(cfg)

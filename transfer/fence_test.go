@@ -157,7 +157,7 @@ func TestFence_RefusesOnlyWritersThatSendAFence(t *testing.T) {
 // The ledger has the fence under which each entry was written: the audit (T4) uses it.
 func TestFence_IsInBothEntries(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only", "combined"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})

@@ -150,6 +150,7 @@ func (a *attempt) holdNow() (won bool, tr Transfer, err error) {
 // expire ends one hold and frees its money, if it has expired.
 func (s *Service) expire(ctx context.Context, tr Transfer) (expired bool, err error) {
 	o := s.onHold(Request{}, tr, change{to: Expired})
+	o.Idempotent = true // only a hold that is still reserved is ended
 	o.decide = func(_ context.Context, a *attempt, from, _ *account) (Reply, error) {
 		var tr Transfer
 		if o.expires, tr, err = a.holdNow(); err != nil {

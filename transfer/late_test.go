@@ -33,7 +33,7 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			px, through := newProxy(t, b.URL)
+			px, through := locktest.ProxyURL(t, b.URL)
 			late := newPacket(t)
 			arm := func(context.Context) {
 				if strategy != "etcd-fenced" {

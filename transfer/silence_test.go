@@ -86,7 +86,7 @@ func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	q := quietBank{pair: b.pair(100, 0), cfg: b.cfg, begun: &atomic.Int32{}}
 	var through string
-	q.px, through = newProxy(t, b.URL)
+	q.px, through = locktest.ProxyURL(t, b.URL)
 	for range 3 {
 		q.hold = b.reserve(q.pair, 1, time.Hour).ID
 		b.lapse(q.hold)

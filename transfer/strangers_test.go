@@ -100,7 +100,7 @@ func (s unfenced) TryAcquire(ctx context.Context, keys ...string) (locking.Lease
 // If all leases had fence 0, every holder would pass the guard.
 func TestFence_ZeroIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only", "combined"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy, Locks: unfenced{sharedLocks(t).store(t)}})

@@ -20,7 +20,7 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 			b, p, px, start := armed(t, strategy, func(px *locktest.Proxy) {
 				px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
 					px.Refuse()
-					return cuts["answer lost"](request, client, server)
+					return locktest.Cuts["reply lost"](request, client, server)
 				}))
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -51,7 +51,7 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 // and the same key, resolves it.
 func TestCommit_IsDecidedEvenIfTheLeaseEnds(t *testing.T) {
 	t.Parallel()
-	for name, cut := range cuts {
+	for name, cut := range locktest.Cuts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, p, px, start := armed(t, "etcd-fenced", nil)

@@ -15,7 +15,7 @@ import (
 )
 
 // The hot wallet. Its owner is that of the accounts.
-var purse = uuid.MustParse("00000000-0000-7000-8000-00000000000c")
+var hotWallet = uuid.MustParse("00000000-0000-7000-8000-00000000000c")
 
 // noQueue is the baseline lockid without its queue.
 const noQueue = "lockid-no-queue"
@@ -42,7 +42,7 @@ func prepareWallet(ctx context.Context, p *place) (drop func() error, err error)
 	}
 	opener, err := wallet.New(wallet.Config{Database: db})
 	if err == nil {
-		_, err = opener.OpenWallet(ctx, wallet.Wallet{ID: purse, Owner: owner, Currency: "EUR"})
+		_, err = opener.OpenWallet(ctx, wallet.Wallet{ID: hotWallet, Owner: owner, Currency: "EUR"})
 	}
 	return drop, err
 }
@@ -89,7 +89,7 @@ func credits(p place, strategy string, work time.Duration) (request func(context
 	request = func(ctx context.Context) error {
 		req := idempotency.Request{Client: owner, Key: uuid.NewString()}
 		return answered(func() error {
-			_, err := service.Credit(ctx, req, purse, 10)
+			_, err := service.Credit(ctx, req, hotWallet, 10)
 			return err
 		})
 	}

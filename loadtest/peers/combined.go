@@ -17,7 +17,7 @@ var combined = rival{"combine", "redis", true, openCombined}
 // and short compared with an interval, in which each process must get its turn.
 const lockTurn = 10 * time.Millisecond
 
-// delegated is a locker whose holder runs the sections of all who wait.
+// delegated is a locker whose holder runs the sections of all goroutines that wait.
 type delegated struct {
 	*combine.Combiner[func(), struct{}]
 	end func()

@@ -19,7 +19,7 @@
 //
 // With --lock, locking/combine over the fair lock of redislock is compared with each peer, whatever its server: 64
 // goroutines in one process, and in four with 16 each. The work is to add one to a counter, which combine does for
-// all who wait under one lease. The rows and their targets are those of report/bench.json (make hot).
+// all goroutines that wait, under one lease. The rows and their targets are those of report/bench.json (make hot).
 //
 // The holder of a key adds one to a counter in memory that the processes share, without an atomic operation. After each
 // measurement the counter must be what the goroutines say together, else two held the key at once.

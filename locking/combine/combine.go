@@ -37,9 +37,9 @@ type Config[Q, A any] struct {
 	Merged func(A) A
 
 	MaxQueue int // requests that wait for a set of keys; 0: 4096
-	MaxBatch int // requests of a batch; 0: 128
-	// MaxBatchTime is how long Apply should take: after a batch that took longer, the next is smaller. 0: 500 ms. Let it be well
-	// below the time limits of a transaction that has one row locked while it decides the next request.
+	MaxBatch int // requests of a batch, equal ones counted once; 0: 128
+	// MaxBatchTime is how long Apply should take: after a batch that took longer, the next is smaller, until no request waits.
+	// 0: 500 ms. Let it be well below the time limits of a transaction that has one row locked while it decides the next request.
 	MaxBatchTime time.Duration
 	MaxTurn      time.Duration // for which a lease is kept while requests wait; 0: 50 ms
 	// MaxGather is how long a batch waits for the next requests of the clients that were answered, but no longer than an

@@ -54,7 +54,7 @@ func (t *turns[Q, A]) turn() (over bool) {
 	err := locking.Do(ctx, t.config.Store, lock, t.queue.keys, func(ctx context.Context, l locking.Lease) error {
 		granted = true
 		largest, first := 0, time.Now()
-		for trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn) {
+		for locking.Trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn) {
 			batch := t.take(ctx, largest/fewPart)
 			if len(batch) == 0 {
 				break
@@ -150,17 +150,6 @@ func (t *turns[Q, A]) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.queue.running = false
-}
-
-// trusted reports whether at least d is left of the lease.
-func trusted(ctx context.Context, d time.Duration) bool {
-	left, cancel, err := locking.Detach(ctx, d+time.Minute)
-	if err != nil {
-		return false
-	}
-	defer cancel()
-	until, _ := left.Deadline()
-	return time.Until(until) >= d
 }
 
 // waiting reports whether a request waits.
@@ -332,7 +321,7 @@ func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []*requ
 }
 
 func (t *turns[Q, A]) half(ctx context.Context, l locking.Lease, batch []*request[Q, A]) ([]Result[A], error) {
-	if !trusted(ctx, t.config.Trust) {
+	if !locking.Trusted(ctx, t.config.Trust) {
 		return nil, errLittleTrust
 	}
 	return t.halved(ctx, l, batch)

@@ -17,7 +17,7 @@
 // commits the key, a fingerprint of the request, and the reply in the transaction of
 // the effect. If the key were committed earlier, a key without an effect could block
 // its client for ever. If it were committed later, the effect could happen twice.
-// Package pgtx does this in PostgreSQL, package wallet in MongoDB.
+// Package pgtx does this in PostgreSQL.
 //
 //	what arrives                                the client gets
 //	a new key                                   the effect, or a refusal, and the reply is stored

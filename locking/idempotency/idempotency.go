@@ -23,6 +23,12 @@ type Reply struct {
 	Replayed bool // an earlier request has stored it; not part of what is stored
 }
 
+// Again returns the reply for a request that repeats another.
+func (r Reply) Again() Reply {
+	r.Replayed = true
+	return r
+}
+
 var (
 	// ErrKey reports a missing or invalid key. Nothing happened.
 	ErrKey = errors.New("idempotency: the key must be 1 to 255 printable ASCII characters")

@@ -18,7 +18,7 @@ func Fingerprint(operation string, intent any) ([32]byte, error) {
 	return sha256.Sum256(append([]byte(operation+"\n"), data...)), nil
 }
 
-// JSON returns the Reply of a flow without a wire format of its own: the outcome, or the
+// JSON returns a Reply for a caller without a wire format of its own: the outcome, or the
 // text of the refusal, as JSON, with status 0.
 func JSON[T any](outcome T, refusal error) (Reply, error) {
 	var shown any = outcome

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"net"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,18 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 	return p
 }
 
+// ProxyURL starts a Proxy in front of the server of a URL, and returns the URL through it.
+func ProxyURL(t testing.TB, server string) (_ *Proxy, through string) {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewProxy(t, u.Host)
+	u.Host = p.Addr
+	return p, u.String()
+}
+
 // OnRequest sets the interceptor of all bytes that clients send; nil forwards them.
 func (p *Proxy) OnRequest(f Interceptor) { p.set(func() { p.onRequest = f }) }
 
@@ -57,6 +70,19 @@ func Nth(n int64, f Interceptor) (_ Interceptor, hit *atomic.Bool) {
 		hit.Store(true)
 		return f(bytes, client, server)
 	}, hit
+}
+
+// Cuts are the two ways to lose a message: its request, or the reply to it.
+var Cuts = map[string]Interceptor{
+	"request lost": func(_ []byte, client, server net.Conn) bool {
+		client.Close()
+		server.Close()
+		return false
+	},
+	"reply lost": func(_ []byte, client, _ net.Conn) bool {
+		client.Close()
+		return true
+	},
 }
 
 // Cut closes all connections. New ones are accepted.

@@ -74,7 +74,7 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 	}
 	switch {
 	case err != nil:
-		x.giveUp()
+		x.abandon()
 		return l, err
 	case !free:
 		x.end(true)
@@ -195,9 +195,9 @@ func (x *session) wait(ctx context.Context) error {
 	return classify(ctx, busy(err))
 }
 
-// giveUp returns the connection after an error. A statement that the server canceled may have
+// abandon returns the connection after an error. A statement that the server canceled may have
 // taken the lock before.
-func (x *session) giveUp() {
+func (x *session) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)

@@ -208,7 +208,7 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 		return err
 	}
 	const columns = "client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text"
-	return loadtest.FillTable(ctx, conn, "proof_lines", columns, toldLines(records), func(l toldLine) []any {
+	return loadtest.FillTable(ctx, conn, "proof_lines", columns, requestLines(records), func(l requestLine) []any {
 		order, _, _ := about(l.Record)
 		return []any{uuid.UUID(clients[l.Client].ID), l.IdempotencyKey(), string(l.Action), order, l.SKU, l.Quantity, string(l.Outcome)}
 	})
@@ -239,17 +239,17 @@ func about(r loadtest.Record) (order uuid.UUID, sku string, lines map[string]int
 	return order, sku, lines
 }
 
-// toldLine is a line of a request.
-type toldLine struct {
+// requestLine is a line of a request.
+type requestLine struct {
 	loadtest.Record
 	Stock
 }
 
-// toldLines returns the lines of all requests.
-func toldLines(records []loadtest.Record) (rows []toldLine) {
+// requestLines returns the lines of all requests.
+func requestLines(records []loadtest.Record) (rows []requestLine) {
 	for _, r := range records {
 		for _, l := range cart(r.Intent) {
-			rows = append(rows, toldLine{r, l})
+			rows = append(rows, requestLine{r, l})
 		}
 	}
 	return rows

@@ -58,11 +58,12 @@ const (
 // opened returns the accounts of correctAccounts' plan, and their owners.
 func opened() ([]money.Account, []loadtest.Credentials) {
 	id := uuid.MustParse
-	return []money.Account{
+	accounts := []money.Account{
 		{ID: id(account1), Client: 0, Opening: 1000, Currency: "EUR"},
 		{ID: id(account2), Client: 1, Opening: 0, Currency: "EUR"},
 		{ID: id(account3), Client: 2, Opening: 500, Currency: "EUR"},
-	}, []loadtest.Credentials{
+	}
+	return accounts, []loadtest.Credentials{
 		{ID: id(client)}, {ID: id("00000000-0000-0000-0000-0000000000c2")}, {ID: id("00000000-0000-0000-0000-0000000000c3")}, {}, {ID: id("00000000-0000-0000-0000-0000000000c5")},
 	}
 }

@@ -4,20 +4,23 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"shop/locking"
 	"shop/locking/idempotency"
 )
 
 // BatchKeyWait is how long a batch waits for a transaction that inserts one of its keys, for each key.
 const BatchKeyWait = 100 * time.Millisecond
 
-// Result is the result of one request of a batch. With an error, nothing of it is stored.
+// Result is the result of one request of a batch. A reply is stored if there is no error.
 type Result struct {
 	Reply idempotency.Reply
 	Err   error
@@ -29,7 +32,8 @@ type Result struct {
 // lock queues the statements that lock rows. Then the replies that are stored are read, in a statement after
 // the wait for the locks. body gets the indexes of the other requests, and returns their results in the same order.
 // The replies without an error are stored in the transaction, under their keys, before the writes that body
-// left queued. A refusal is such a reply: body must have queued nothing for it.
+// left queued. Each request must have a key. Whatever body queues is committed: for a refusal, and for a
+// request with an error, it must have queued nothing.
 //
 // A transaction that inserts one of the keys at this moment delays all requests, so RunAll waits for each key no longer
 // than BatchKeyWait. After that the error matches idempotency.ErrInProgress, and nothing was committed.
@@ -38,15 +42,19 @@ type Result struct {
 // ErrInProgress if the first was not stored.
 //
 // If COMMIT is not answered, RunAll returns locking.ErrOutcomeUnknown for all requests, so that its caller can give up
-// its lease before the transaction is run again. lock must name at least one row: then the second transaction waits until
+// its lease before the transaction is run again. It marks each of these requests as undecided (Op.Unknown), until a later
+// Run or RunAll returns its result. lock must lock at least one row: then the second transaction waits until
 // the first has ended, and only after that reads which replies are stored.
 //
-// Then it also marks each request as undecided (Op.Unknown), until a later Run or RunAll returns its result. label is that
-// of the transaction.
+// The keys and COMMIT are not sent with less than BatchKeyWait left of the lease of ctx (locking.Do), if it has one: after a
+// long wait for a row, COMMIT would have no time to be answered. RunAll then returns locking.ErrLost, and nothing was
+// committed.
+//
+// label is that of the transaction.
 func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock func(*Tx),
 	body func(ctx context.Context, tx *Tx, open []int) ([]Result, error),
 ) (results []Result, err error) {
-	op := &Op{Label: label, batch: true}
+	op := &Op{Label: label} // without a key: Run ends at a COMMIT without an answer
 	_, err = db.Run(ctx, op, func(ctx context.Context, tx *Tx) (idempotency.Reply, error) {
 		lock(tx)
 		var open []int
@@ -63,6 +71,9 @@ func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock fun
 		for i, n := range open {
 			results[n] = made[i]
 		}
+		if !locking.Trusted(ctx, BatchKeyWait) {
+			return idempotency.Reply{}, fmt.Errorf("%w: pgtx: less than %v was left of the lease before COMMIT", locking.ErrLost, BatchKeyWait)
+		}
 		if err := tx.storeAll(ctx, requests, results, open); err != nil {
 			return idempotency.Reply{}, err
 		}
@@ -78,6 +89,24 @@ func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock fun
 		}
 	}
 	return results, err
+}
+
+// OfOne reports whether RunAll may have failed with err because of one of the requests: another transaction has its key,
+// or PostgreSQL refuses its data. The other requests may succeed without it. If false, they would fail as well.
+func OfOne(err error) bool {
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(err, idempotency.ErrInProgress):
+		return true
+	case errors.As(err, &pg): // data exception, integrity constraint violation
+		return strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23")
+	}
+	for _, whole := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, locking.ErrOutcomeUnknown, context.Canceled} {
+		if errors.Is(err, whole) {
+			return false
+		}
+	}
+	return true
 }
 
 // Doubt makes op undecided: a transaction that it was part of may have been committed. The next Run decides it.
@@ -134,8 +163,8 @@ type primaryKey struct {
 
 func primaryKeyOf(r idempotency.Request) primaryKey { return primaryKey{r.Client, r.Key} }
 
-// storeAll queues the INSERT of all keys, ordered as by every batch, so that two batches with the same
-// keys do not deadlock. It comes before the statements queued so far.
+// storeAll queues the INSERT of all keys before the statements queued so far. Every batch inserts its keys in the same
+// order, by client and then by key, so that two batches with the same keys do not deadlock.
 func (t *Tx) storeAll(ctx context.Context, requests []*Op, results []Result, open []int) error {
 	stored := slices.DeleteFunc(slices.Clone(open), func(n int) bool { return results[n].Err != nil })
 	slices.SortFunc(stored, func(a, b int) int {

@@ -21,13 +21,8 @@ import (
 // behindProxy opens a DB whose connections go through a proxy, with all its statements prepared.
 func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *locktest.Proxy) {
 	d.T.Helper()
-	u, err := url.Parse(d.URL)
-	if err != nil {
-		d.T.Fatal(err)
-	}
-	p := locktest.NewProxy(d.T, u.Host)
-	u.Host = p.Addr
-	db, e := d.open(pgtest.Pool(d.T, u.String(), pgtest.Unhurried), change) // a test may hold a message
+	p, through := locktest.ProxyURL(d.T, d.URL)
+	db, e := d.open(pgtest.Pool(d.T, through, pgtest.Unhurried), change) // a test may hold a message
 	warm := newRequest()
 	for _, body := range []pgtx.Body{raise(warm, "b"), refuse("b")} {
 		if _, err := db.Do(d.T.Context(), newRequest(), body); err != nil {
@@ -40,23 +35,10 @@ func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *l
 	return db, e, p
 }
 
-// cuts are the ways to break a connection: the request is lost, or its reply is lost.
-var cuts = map[string]locktest.Interceptor{
-	"request lost": func(_ []byte, client, server net.Conn) bool {
-		client.Close()
-		server.Close()
-		return false
-	},
-	"reply lost": func(b []byte, client, _ net.Conn) bool {
-		client.Close()
-		return true
-	},
-}
-
 // Every message of Do is lost once: the lookup, the read, the commit.
 func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 	t.Parallel()
-	for name, cut := range cuts {
+	for name, cut := range locktest.Cuts {
 		for outcome, status := range map[string]int{"effect": 201, "refusal": 409} {
 			t.Run(name+"/"+outcome, func(t *testing.T) {
 				t.Parallel()
@@ -130,7 +112,7 @@ func TestCommit_SecondTransactionWaitsForALateOne(t *testing.T) {
 
 func TestCommit_ThatCannotBeDecidedIsOnlyUnknown(t *testing.T) {
 	t.Parallel()
-	for name, cut := range cuts {
+	for name, cut := range locktest.Cuts {
 		d := newDatabase(t, nil)
 		db, e, p := d.behindProxy(nil)
 		disturb, _ := locktest.Nth(3, func(b []byte, client, server net.Conn) bool {

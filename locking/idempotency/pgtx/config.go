@@ -60,8 +60,8 @@ var ErrURL = errors.New("pgtx: not a URL of PostgreSQL (not shown, since it may 
 
 // PoolConfig parses databaseURL and bounds every wait at the server.
 //
-// The limits are session defaults in the start-up packet. They cost nothing per
-// transaction, and also apply to statements outside of one. A setting in the URL takes
+// The limits are session defaults, and also apply to statements outside of a transaction. They are sent in the start-up
+// packet; only transaction_timeout is set by a statement on each new connection. A setting in the URL takes
 // precedence. Behind a pooler that drops start-up parameters (PgBouncer in transaction
 // mode), set them with ALTER ROLE too.
 func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
@@ -78,7 +78,9 @@ func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 			cfg.ConnConfig.RuntimeParams[name] = milliseconds(d)
 		}
 	}
-	cfg.AfterConnect = boundTransactions
+	if cfg.ConnConfig.RuntimeParams["transaction_timeout"] == "" {
+		cfg.AfterConnect = boundTransactions
+	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = StatementTimeout // otherwise a hanging connection occupies the pool for two minutes
 	}

@@ -19,16 +19,15 @@ type Event string
 
 // The events.
 const (
-	Retried      Event = "retried"       // a transaction is retried: serialization failure, deadlock, lost connection, ErrRetry
+	Retried      Event = "retried"       // an attempt failed, and may be retried: serialization failure, deadlock, lost connection, ErrRetry
 	GuardTripped Event = "guard_tripped" // a constraint of Config.Guards refused a write
 	Ambiguous    Event = "ambiguous"     // a COMMIT was sent and not answered
 	Resolved     Event = "resolved"      // … and its outcome is known now
 )
 
-// Body reads, decides, queues its writes, and returns the reply that is committed with
-// them. It runs once for each attempt, and must not keep data from one attempt to the
-// next. Any error rolls back. Errors of Tx must be returned as they are or wrapped, so
-// that Run knows which of them to retry.
+// Body reads, decides, queues its writes, and returns the reply that is committed with them. It runs once for each
+// attempt, and must not keep data from one attempt to the next. Any error rolls back. Errors of Tx must be returned as
+// they are or wrapped, so that Run knows which of them to retry.
 type Body func(ctx context.Context, tx *Tx) (idempotency.Reply, error)
 
 // errRefused marks the reply of Refuse.
@@ -38,19 +37,19 @@ var errRefused = errors.New("pgtx: refused")
 // rolled back, and reply is committed with the key, to be replayed.
 func Refuse(reply idempotency.Reply) (idempotency.Reply, error) { return reply, errRefused }
 
-// Op is one request during Run. It keeps the state between the attempts, and from one
-// Run to the next.
+// Op is one request during Run. It keeps the state between the attempts, and from one Run to the next. Without a Key, for a
+// batch job, no reply is stored, and Run returns locking.ErrOutcomeUnknown after a COMMIT without an answer: a second
+// transaction could take effect again. Idempotent says that a second effect would change nothing: then it is run again.
 type Op struct {
-	idempotency.Request               // without a Key: the caller is no client (a batch job), and no reply is stored
-	Label               string        // for Config.Count and Config.Failpoint
-	Begin               string        // "": BeginReadCommitted
-	KeyWait             time.Duration // limit of the wait for another transaction with this key; 0: LockTimeout
+	idempotency.Request
+	Idempotent bool
+	Label      string        // for Config.Count and Config.Failpoint
+	Begin      string        // "": BeginReadCommitted
+	KeyWait    time.Duration // limit of the wait for another transaction with this key, and for each later lock; 0: LockTimeout
 
-	// Deferred leaves BEGIN to the body (Tx.Begin). Statements that the body flushes
-	// before that are committed on their own.
+	// Deferred leaves BEGIN to the body (Tx.Begin). Statements flushed before that are committed on their own.
 	Deferred bool
 
-	batch   bool // of RunAll: a COMMIT without an answer ends Run
 	unknown bool // an earlier COMMIT may have taken effect: no error may claim otherwise
 }
 
@@ -88,7 +87,7 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 	}, func(failed *retryError) (again bool) {
 		db.cfg.Count(failed.event, op.Label)
 		op.unknown = op.unknown || failed == errNoAnswer
-		return !op.batch || failed != errNoAnswer
+		return op.Key != "" || op.Idempotent || failed != errNoAnswer
 	})
 	if op.unknown && err != nil && op.Key != "" {
 		reply, err = db.stored(ctx, op, err)

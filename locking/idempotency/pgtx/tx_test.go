@@ -173,6 +173,34 @@ func TestRun_WithoutAKeyStoresNothing(t *testing.T) {
 	}
 }
 
+// Without a key a second transaction could take effect again, so Run ends at a COMMIT without an answer.
+func TestRun_WithoutAKeyIsNotRunAgainAfterACommitWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, cut := range locktest.Cuts {
+		d := newDatabase(t, nil)
+		db, e, p := d.behindProxy(nil)
+		unknown := int64(0)
+		for n, again := int64(1), true; again; n++ {
+			disturb, hit := locktest.Nth(n, cut)
+			p.OnRequest(disturb)
+			one := newRequest()
+			_, err := db.Run(t.Context(), &pgtx.Op{}, raise(one, "a"))
+			p.OnRequest(nil)
+			effects := d.Number(`SELECT count(*) FROM effects WHERE client_id = $1`, one.Client)
+			switch {
+			case errors.Is(err, locking.ErrOutcomeUnknown) && effects <= 1:
+				unknown++
+			case err != nil, effects != 1:
+				t.Errorf("%s, message %d: %d effects, %v", name, n, effects, err)
+			}
+			again = hit.Load()
+		}
+		if a, r := e.Of(pgtx.Ambiguous), e.Of(pgtx.Resolved); unknown == 0 || int64(a) != unknown || r != 0 {
+			t.Errorf("%s: %d ambiguous, %d returned as unknown, %d resolved, want one of the first two at least, and none resolved", name, a, unknown, r)
+		}
+	}
+}
+
 // Statements that a deferred body flushes before Begin are committed on their own.
 func TestOp_DeferredBeginsAtTxBegin(t *testing.T) {
 	t.Parallel()
@@ -323,12 +351,22 @@ func TestNew_RefusesAPoolWithoutLimits(t *testing.T) {
 func TestPoolConfig_BoundsEveryWaitOfEveryConnection(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	for name, want := range map[string]string{
-		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms",
-	} {
-		var got string
-		if err := d.Pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
-			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
+	limits := map[string]string{
+		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms", "transaction_timeout": "6s",
+	}
+	if d.Number(`SELECT current_setting('server_version_num')::bigint`) < 170000 {
+		delete(limits, "transaction_timeout")
+	}
+	for name, limit := range limits {
+		for setting, want := range map[string]string{"": limit, name + "=7000": "7s"} { // of the URL
+			pool := d.Pool
+			if setting != "" {
+				pool = pgtest.Pool(t, d.URL, setting)
+			}
+			var got string
+			if err := pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
+				t.Errorf("%s with %q in the URL is %q, %v, want %q", name, setting, got, err, want)
+			}
 		}
 	}
 }

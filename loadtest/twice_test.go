@@ -1,0 +1,52 @@
+package loadtest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// A scenario is run once more only if its first run shows nothing, and the second run is the result.
+func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
+	void := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: []string{"no fault"}}}
+	safe, violated := Result{Verdict: Safe}, Result{Verdict: Violated, Detail: Detail{Inconclusive: []string{"no fault"}}}
+	failed := errors.New("no server")
+	for name, c := range map[string]struct {
+		fault Fault
+		runs  []Result
+		err   error // of the last run
+		again bool
+	}{
+		"safe":              {"crash", []Result{safe}, nil, false},
+		"violated":          {"crash", []Result{violated}, nil, false},
+		"could not run":     {"crash", []Result{void}, failed, false},
+		"void, then safe":   {"crash", []Result{void, safe}, nil, true},
+		"void, then broken": {"crash", []Result{void, violated}, nil, true},
+		"void twice":        {"crash", []Result{void, void}, nil, true},
+		"void, then failed": {"crash", []Result{void, void}, failed, true},
+		"nemesis":           {Nemesis, []Result{void}, nil, false},
+		"soak":              {Soak, []Result{void}, nil, false},
+	} {
+		n := 0
+		got, err := twiceIfVoid(Scenario{Fault: c.fault}, func() (Result, error) {
+			if n++; n == len(c.runs) {
+				return c.runs[n-1], c.err
+			}
+			return c.runs[n-1], nil
+		})
+		last := c.runs[len(c.runs)-1]
+		if n != len(c.runs) || !errors.Is(err, c.err) || got.Verdict != last.Verdict || c.again != slices.Equal(got.Again, void.Inconclusive) {
+			t.Errorf("%s: %s after %d runs, again %v, %v; want %s after %d, again %t, %v", name, got.Verdict, n, got.Again, err, last.Verdict, len(c.runs), c.again, c.err)
+		}
+	}
+}
+
+func TestHeadline_CountsSecondRuns(t *testing.T) {
+	r := Report{Planned: 2, Scenarios: []Result{{Again: []string{"no fault"}}, {}}}
+	if got, want := r.again(), "1 run a second time, since the first run showed nothing"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (Report{Scenarios: []Result{{}}}).again(); got != "" {
+		t.Errorf("%q without a second run", got)
+	}
+}

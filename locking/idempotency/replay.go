@@ -1,7 +1,0 @@
-package idempotency
-
-// Again is the same reply, to a request that repeats another.
-func (r Reply) Again() Reply {
-	r.Replayed = true
-	return r
-}
