@@ -156,7 +156,8 @@ func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	result.Evidence = t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
 	result.Cells = t.Cells
-	result.Inconclusive = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag), t.Scenario.unshown(t.Cells))
+	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag))
+	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
 	for name, n := range t.Replicas.counters.Sum() {
 		if _, known := result.Evidence[name]; !known {
 			result.Evidence[name] = n

@@ -66,7 +66,11 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		load := flow.Load(p.loadOf(s), s.Fault, ttl)
 		plan := s.plan(load)
 		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Workload(plan), s.Expect)
+		runs := 0
 		result, err := twiceIfVoid(s, func() (Result, error) {
+			if runs++; runs > 1 {
+				p.Say("    once more: the first run showed nothing")
+			}
 			began := time.Now()
 			result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: s.plan(load), duration: load.Duration})
 			if err == nil {
@@ -95,12 +99,12 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// twiceIfVoid runs a scenario, and once more if the first run shows nothing: the machine may have stood still while
-// the fault was injected. The second run is the result, and Result.Again says why. A run that shows something is never
-// repeated, whatever it shows. Nemesis and Soak are not repeated: they last as long as the user said.
+// twiceIfVoid runs a scenario, and once more if the first run is inconclusive only because something did not happen in it: the
+// machine may have stood still while the fault was injected. The second run is the result, with its files, and Result.Again
+// says why. A run that shows anything is never repeated. Nemesis and Soak are not repeated: they last as long as the user said.
 func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 	result, err := run()
-	if err != nil || result.Verdict != Inconclusive || s.Fault == Nemesis || s.Fault == Soak {
+	if err != nil || result.Verdict != Inconclusive || len(result.Missed) != len(result.Inconclusive) || s.Fault == Nemesis || s.Fault == Soak {
 		return result, err
 	}
 	void := result.Inconclusive

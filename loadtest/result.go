@@ -89,6 +89,7 @@ type Detail struct {
 	Plan         Plan
 	Findings     invariant.Findings
 	Inconclusive []string // why the run shows nothing
+	Missed       []string // of these, what did not happen in the run: a second run may show it
 	Records      []Record
 	Loaded       int // how many of Records are of the load: those after them are the postcheck's
 	Events       []fault.Event

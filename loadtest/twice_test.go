@@ -8,7 +8,9 @@ import (
 
 // A scenario is run once more only if its first run shows nothing, and the second run is the result.
 func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
-	void := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: []string{"no fault"}}}
+	why := []string{"no fault"}
+	void := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: why, Missed: why}}
+	unchecked := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: []string{"no fault", "the history could not be checked"}, Missed: why}}
 	safe, violated := Result{Verdict: Safe}, Result{Verdict: Violated, Detail: Detail{Inconclusive: []string{"no fault"}}}
 	failed := errors.New("no server")
 	for name, c := range map[string]struct {
@@ -23,6 +25,7 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 		"void, then safe":   {"crash", []Result{void, safe}, nil, true},
 		"void, then broken": {"crash", []Result{void, violated}, nil, true},
 		"void twice":        {"crash", []Result{void, void}, nil, true},
+		"not checked":       {"crash", []Result{unchecked}, nil, false},
 		"void, then failed": {"crash", []Result{void, void}, failed, true},
 		"nemesis":           {Nemesis, []Result{void}, nil, false},
 		"soak":              {Soak, []Result{void}, nil, false},
@@ -35,7 +38,7 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 			return c.runs[n-1], nil
 		})
 		last := c.runs[len(c.runs)-1]
-		if n != len(c.runs) || !errors.Is(err, c.err) || got.Verdict != last.Verdict || c.again != slices.Equal(got.Again, void.Inconclusive) {
+		if n != len(c.runs) || !errors.Is(err, c.err) || got.Verdict != last.Verdict || c.again != slices.Equal(got.Again, why) {
 			t.Errorf("%s: %s after %d runs, again %v, %v; want %s after %d, again %t, %v", name, got.Verdict, n, got.Again, err, last.Verdict, len(c.runs), c.again, c.err)
 		}
 	}

@@ -11,11 +11,10 @@ import (
 // own queue if the store is a Waiter, else by retrying after Options.Backoff. With
 // Options.NoWait it tries once.
 //
-// When ctx ends first, the error matches ctx.Err() (ErrLost instead, if ctx is that of
-// a Do whose lease is lost), and ErrBusy too if another holder had a key. After MaxWait
-// the error matches ErrBusy, unless the store has not answered at all: that is not
-// reported as busy. Any other error of the store is returned at once: the caller decides
-// whether to continue without a lock service.
+// When ctx ends first, the error matches ctx.Err() (ErrLost instead, if ctx is that of a Do whose lease is lost), and
+// ErrBusy too if another holder had a key, or another request of this process waited for it in front. After MaxWait the
+// error matches ErrBusy, unless the store has not answered at all: that is not reported as busy. Any other error of the
+// store is returned at once: the caller decides whether to continue without a lock service.
 //
 // After an error nothing is held. The error never matches ErrOutcomeUnknown, which would
 // mean that the caller's own work may have happened. A request without an answer may

@@ -78,8 +78,8 @@
 //	a client leaves                    it waits for its answer, but not    it is taken out
 //	                                   for another lease
 //	the process pauses                 its fence is stale: Apply refuses   as above
-//	the process dies                   unknown to the clients: they       not done
-//	                                   repeat them under their keys
+//	the process dies                   unknown: each client repeats its    not done
+//	                                   request under its key
 //
 // # What it does not do
 //

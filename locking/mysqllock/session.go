@@ -26,19 +26,23 @@ type SessionStore struct {
 	db    *sql.DB
 	space string
 	held  locking.Held[*session]
+	life  context.Context // ends with Close
+	end   context.CancelFunc
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
 // NewSessions makes a SessionStore. Stores exclude each other if their db lead to one server, whatever
-// the database, and their space is the same: it begins each key.
+// the database, and their space is the same. The lock is Name(space + key): end a space with a character that no key begins with.
 //
 // Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a db of
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The
 // caller closes db, after the Store.
 func NewSessions(db *sql.DB, space string) *SessionStore {
-	return &SessionStore{db: db, space: space}
+	s := &SessionStore{db: db, space: space}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
@@ -60,6 +64,14 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return l, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	defer func() {
+		if err != nil && s.life.Err() != nil {
+			err = ErrClosed
+		}
+	}()
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
 		return l, noConnection(ctx, err)
@@ -141,8 +153,9 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	return err
 }
 
-// Close ends the sessions of all leases that are still held.
+// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
 func (s *SessionStore) Close() {
+	s.end()
 	for _, x := range s.held.Close() {
 		x.end(false)
 	}

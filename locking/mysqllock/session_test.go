@@ -82,6 +82,26 @@ func TestSession_RenewKnowsItsSessionByMoreThanItsNumber(t *testing.T) {
 	}
 }
 
+// Close ends a waiter whose ctx does not end.
+func TestSession_CloseEndsItsWaiters(t *testing.T) {
+	t.Parallel()
+	store, db := newSessions(t, 8)
+	closing := NewSessions(db, store.space)
+	t.Cleanup(closing.Close)
+	locktest.Taken(t, store, "k")
+	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
+	locktest.Eventually(t, "the waiter is in the queue", func() bool {
+		return number(t, db, `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE ?`, "SELECT GET_LOCK('"+Name(store.space+"k")+"', 86%") == 1
+	})
+	closing.Close()
+	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("the waiter: %v, want ErrClosed", err)
+	}
+	if _, err := closing.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) {
+		t.Errorf("a busy key after Close: %v, want ErrClosed", err)
+	}
+}
+
 func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	t.Parallel()
 	store, db := newSessions(t, 8)

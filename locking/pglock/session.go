@@ -23,20 +23,25 @@ type SessionStore struct {
 	pool  *pgxpool.Pool
 	space string
 	held  locking.Held[*session]
+	life  context.Context // ends with Close
+	end   context.CancelFunc
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
 // NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one
-// database, and their space is the same: it begins each key.
+// database, and their space is the same. The lock is Hash(space + key): end a space with a character that no key begins with.
 //
 // Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a
 // pool of its own that is large enough. The pool must not connect through a pooler in
-// transaction mode, where a lock and its release would be in different sessions. The caller
+// transaction mode, where a lock and its release would be in different sessions. Its statement_timeout
+// and lock_timeout must be 0: they would end a wait, and with it the place in the queue. The caller
 // closes the pool, after the Store.
 func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
-	return &SessionStore{pool: pool, space: space}
+	s := &SessionStore{pool: pool, space: space}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
@@ -58,6 +63,14 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return l, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	defer func() {
+		if err != nil && s.life.Err() != nil {
+			err = ErrClosed
+		}
+	}()
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
 		return l, noConnection(ctx, err)
@@ -145,8 +158,9 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	return err
 }
 
-// Close ends the sessions of all leases that are still held.
+// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
 func (s *SessionStore) Close() {
+	s.end()
 	for _, x := range s.held.Close() {
 		x.end(false)
 	}

@@ -117,12 +117,37 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
-	x, _ := store.held.Get(locktest.Taken(t, store, "k").Owner)
+	next, err := store.Acquire(t.Context(), "k") // the server may not have noticed yet that the last waiter has left
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, _ := store.held.Get(next.Owner)
 	var locks int
 	err = x.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
 		WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, x.lock).Scan(&locks)
 	if err != nil || locks != 1 {
 		t.Errorf("%d sessions have or want the lock, %v, want 1", locks, err)
+	}
+}
+
+// Close ends a waiter whose ctx does not end. Otherwise its connection would keep the pool from closing.
+func TestSession_CloseEndsItsWaiters(t *testing.T) {
+	t.Parallel()
+	store, pool := newSessions(t)
+	closing := NewSessions(pool, store.space)
+	t.Cleanup(closing.Close)
+	locktest.Taken(t, store, "k")
+	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
+	locktest.Eventually(t, "the waiter is in the queue", func() bool {
+		return number(t, pool, `SELECT count(*) FROM pg_locks
+			WHERE NOT granted AND locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, Hash(store.space+"k")) == 1
+	})
+	closing.Close()
+	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("the waiter: %v, want ErrClosed", err)
+	}
+	if _, err := closing.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) {
+		t.Errorf("a busy key after Close: %v, want ErrClosed", err)
 	}
 }
 

@@ -72,33 +72,43 @@ func Example_cacheFilledOnce() {
 	// database asked: 1
 }
 
-// Two schedulers start the same job. The second finds it done. That its record is written once is the database's
-// task: here SETNX, elsewhere a unique key.
+// Two schedulers start the same job at once. One runs it, and the other waits, and finds it done. That its record is
+// written once is the database's task: here SETNX, elsewhere a unique key.
 func Example_jobStartedOnce() {
 	ctx := context.Background()
 	store, records, end := openUse()
 	defer end()
 	defer records.Del(ctx, "job/invoices-2026-11")
 
-	start := func() (started bool, err error) {
-		err = locking.Once(ctx, store, locking.Options{}, "job/invoices-2026-11",
+	var arrived sync.WaitGroup // the schedulers
+	var runs atomic.Int64
+
+	start := func() error {
+		arrived.Done()
+		return locking.Once(ctx, store, locking.Options{}, "job/invoices-2026-11",
 			func(ctx context.Context) (bool, error) {
 				n, err := records.Exists(ctx, "job/invoices-2026-11").Result()
 				return n > 0, err
 			},
 			func(ctx context.Context, _ locking.Lease) error {
-				started = true // and here the job runs
+				runs.Add(1) // here the job runs
+				arrived.Wait()
 				return records.SetNX(ctx, "job/invoices-2026-11", "done", time.Minute).Err()
 			})
-		return started, err
 	}
+	var schedulers sync.WaitGroup
+	arrived.Add(2)
 	for range 2 {
-		started, err := start()
-		fmt.Println("started:", started, err)
+		schedulers.Go(func() {
+			if err := start(); err != nil {
+				fmt.Println(err)
+			}
+		})
 	}
+	schedulers.Wait()
+	fmt.Println("the job ran:", runs.Load())
 	// Output:
-	// started: true <nil>
-	// started: false <nil>
+	// the job ran: 1
 }
 
 // A user clicks twice. The second request is refused at once, while the first one runs; it does not wait.

@@ -71,7 +71,7 @@ func withTake(script string) string {
 // message is lost, is requested again within a quarter of a second.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if another
-// holder had a key.
+// holder had a key, or another request of this process waited for it in front.
 func (w *Waiter) Acquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
 	if keys, err = w.check(ctx, keys); err != nil {

@@ -20,6 +20,9 @@ import (
 // BatchKeyWait is how long a batch waits for a transaction that inserts one of its keys, for each key.
 const BatchKeyWait = 100 * time.Millisecond
 
+// commitTrust is how much of a lease must be left before the keys and COMMIT are sent: the wait for one key, and a COMMIT.
+const commitTrust = BatchKeyWait * 3 / 2
+
 // Result is the result of one request of a batch. A reply is stored if there is no error.
 type Result struct {
 	Reply idempotency.Reply
@@ -43,12 +46,11 @@ type Result struct {
 //
 // If COMMIT is not answered, RunAll returns locking.ErrOutcomeUnknown for all requests, so that its caller can give up
 // its lease before the transaction is run again. It marks each of these requests as undecided (Op.Unknown), until a later
-// Run or RunAll returns its result. lock must lock at least one row: then the second transaction waits until
+// Run or RunAll returns its result. The statements of lock must lock at least one row: then the second transaction waits until
 // the first has ended, and only after that reads which replies are stored.
 //
-// The keys and COMMIT are not sent with less than BatchKeyWait left of the lease of ctx (locking.Do), if it has one: after a
-// long wait for a row, COMMIT would have no time to be answered. RunAll then returns locking.ErrLost, and nothing was
-// committed.
+// If ctx is that of a lease (locking.Do), and too little of it is left when the keys and COMMIT would be sent, RunAll returns
+// locking.ErrLost, and nothing was committed: after a long wait for a row, COMMIT would have no time to be answered.
 //
 // label is that of the transaction.
 func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock func(*Tx),
@@ -71,8 +73,8 @@ func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock fun
 		for i, n := range open {
 			results[n] = made[i]
 		}
-		if !locking.Trusted(ctx, BatchKeyWait) {
-			return idempotency.Reply{}, fmt.Errorf("%w: pgtx: less than %v was left of the lease before COMMIT", locking.ErrLost, BatchKeyWait)
+		if !locking.Trusted(ctx, commitTrust) {
+			return idempotency.Reply{}, cmp.Or(context.Cause(ctx), fmt.Errorf("%w: pgtx: less than %v was left of the lease before COMMIT", locking.ErrLost, commitTrust))
 		}
 		if err := tx.storeAll(ctx, requests, results, open); err != nil {
 			return idempotency.Reply{}, err
@@ -92,21 +94,25 @@ func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock fun
 }
 
 // OfOne reports whether RunAll may have failed with err because of one of the requests: another transaction has its key,
-// or PostgreSQL refuses its data. The other requests may succeed without it. If false, they would fail as well.
+// or PostgreSQL refuses its data. Then the other requests may succeed without it.
 func OfOne(err error) bool {
-	var pg *pgconn.PgError
-	switch {
-	case errors.Is(err, idempotency.ErrInProgress):
+	if errors.Is(err, idempotency.ErrInProgress) {
 		return true
-	case errors.As(err, &pg): // data exception, integrity constraint violation
-		return strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23")
 	}
-	for _, whole := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, locking.ErrOutcomeUnknown, context.Canceled} {
+	for _, whole := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, locking.ErrOutcomeUnknown, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, whole) {
 			return false
 		}
 	}
-	return true
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return true // such as a value that pgx cannot encode
+	}
+	switch pg.Code[:min(2, len(pg.Code))] {
+	case "22", "23", "44", "54", "P0": // data, integrity constraint, check option, program limit, raised by a trigger
+		return true
+	}
+	return false
 }
 
 // Doubt makes op undecided: a transaction that it was part of may have been committed. The next Run decides it.

@@ -205,14 +205,14 @@ func (unrenewed) Release(context.Context, locking.Lease) error { return nil }
 // A batch has waited for a row, and little is left of its lease: COMMIT could not be answered in time.
 func TestRunAll_DoesNotCommitWithTooLittleLeftOfItsLease(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * pgtx.BatchKeyWait
+	const ttl = 10 * pgtx.BatchKeyWait
 	d := newDatabase(t, nil)
-	err := locking.Do(t.Context(), unrenewed(ttl), locking.Options{}, []string{"a"}, func(ctx context.Context, _ locking.Lease) error {
+	err := locking.Do(t.Context(), unrenewed(ttl), locking.Options{}, []string{"a"}, func(ctx context.Context, l locking.Lease) error {
 		_, err := d.RunAll(ctx, "", newRequests(1), func(tx *pgtx.Tx) {
 			tx.Exec(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 		}, func(_ context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {
 			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
-			time.Sleep(ttl - pgtx.BatchKeyWait/2)
+			time.Sleep(time.Until(l.Until) - pgtx.BatchKeyWait)
 			return make([]pgtx.Result, len(open)), nil
 		})
 		return err
@@ -223,15 +223,33 @@ func TestRunAll_DoesNotCommitWithTooLittleLeftOfItsLease(t *testing.T) {
 	d.want(0)
 }
 
+// A ctx that ended for another reason than a lost lease.
+func TestRunAll_ReturnsTheCauseOfACtxThatEnds(t *testing.T) {
+	t.Parallel()
+	d, closed := newDatabase(t, nil), errors.New("closed")
+	ctx, end := context.WithCancelCause(t.Context())
+	_, err := d.RunAll(ctx, "", newRequests(1), func(tx *pgtx.Tx) {
+		tx.Exec(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	}, func(_ context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {
+		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+		end(closed)
+		return make([]pgtx.Result, len(open)), nil
+	})
+	if !errors.Is(err, closed) || errors.Is(err, locking.ErrLost) {
+		t.Errorf("%v, want the cause", err)
+	}
+	d.want(0)
+}
+
 // Only a fault of one request is a reason to run the others without it.
 func TestOfOne(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[string]bool{"22021": true, "23503": true, "25006": false, "42P01": false, "57P03": false, "40001": false} {
+	for code, want := range map[string]bool{"22021": true, "23503": true, "44000": true, "54000": true, "P0001": true, "25006": false, "42P01": false, "57P03": false, "40001": false, "": false} {
 		if got := pgtx.OfOne(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code})); got != want {
 			t.Errorf("SQLSTATE %s: %t, want %t", code, got, want)
 		}
 	}
-	for _, err := range []error{locking.ErrBusy, pgtx.ErrUnreachable, locking.ErrLost, locking.ErrStale, locking.ErrOutcomeUnknown, context.Canceled} {
+	for _, err := range []error{locking.ErrBusy, pgtx.ErrUnreachable, locking.ErrLost, locking.ErrStale, locking.ErrOutcomeUnknown, context.Canceled, context.DeadlineExceeded} {
 		if pgtx.OfOne(fmt.Errorf("wrapped: %w", err)) {
 			t.Errorf("%v: true, want false", err)
 		}

@@ -63,7 +63,8 @@
 //	the lease of the ctx (locking.Do) lost   rolls back, if COMMIT was not sent                 locking.ErrLost
 //	COMMIT answered ROLLBACK                 retries the transaction                            the reply
 //	COMMIT not answered                      retries the transaction, under the same key        the reply, or ErrOutcomeUnknown
-//	the same, without key or Idempotent      nothing: a second run could take effect again      ErrOutcomeUnknown
+//	the same; the Op has neither Key nor     nothing: a second run could take effect again      ErrOutcomeUnknown
+//	Idempotent
 //	PostgreSQL does not answer               bounds each request by Config.Limit                ErrBusy, or ErrOutcomeUnknown
 //	the process is killed                    PostgreSQL rolls back, or has committed            a retry gets the effect, once
 //	the key was used for another request     nothing                                            ErrKeyReused

@@ -361,7 +361,7 @@ func TestPoolConfig_BoundsEveryWaitOfEveryConnection(t *testing.T) {
 		for setting, want := range map[string]string{"": limit, name + "=7000": "7s"} { // of the URL
 			pool := d.Pool
 			if setting != "" {
-				pool = pgtest.Pool(t, d.URL, setting)
+				pool = pgtest.Pool(t, d.URL+"&"+setting)
 			}
 			var got string
 			if err := pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
