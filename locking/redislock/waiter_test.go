@@ -215,9 +215,11 @@ func TestWaiter_KeepsItsPlace(t *testing.T) {
 func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
 	t.Helper()
 	granted := make(chan locking.Lease, n)
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait) // before the cleanup of the stores, which closes their connections
 	for i := range n {
 		before := w.Store.(*Waiter).queue.Len("k")
-		go func() {
+		all.Go(func() {
 			lease, err := w.acquire()
 			if err != nil {
 				t.Error(err)
@@ -231,7 +233,7 @@ func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
 			if err := w.Release(context.WithoutCancel(t.Context()), lease); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		locktest.Eventually(t, fmt.Sprintf("waiter %d is in the queue", i), func() bool { return w.Store.(*Waiter).queue.Len("k") == before+1 })
 	}
 	return granted
