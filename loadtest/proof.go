@@ -72,7 +72,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 				p.Say("    once more: the first run showed nothing")
 			}
 			began := time.Now()
-			result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: s.plan(load), duration: load.Duration})
+			result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration})
 			if err == nil {
 				p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
 			}
@@ -99,9 +99,10 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// twiceIfVoid runs a scenario, and once more if the first run is inconclusive only because something did not happen in it: the
-// machine may have stood still while the fault was injected. The second run is the result, with its files, and Result.Again
-// says why. A run that shows anything is never repeated. Nemesis and Soak are not repeated: they last as long as the user said.
+// twiceIfVoid runs a scenario, and once more if the first run is inconclusive only because something did not happen in
+// it: the machine may have stood still while the fault was injected. The second run is the result, with its files, and
+// Result.Again says why. A run that shows anything is never repeated. Nemesis and Soak are not repeated: they last as
+// long as the user said.
 func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 	result, err := run()
 	if err != nil || result.Verdict != Inconclusive || len(result.Missed) != len(result.Inconclusive) || s.Fault == Nemesis || s.Fault == Soak {

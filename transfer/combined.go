@@ -268,22 +268,26 @@ func (v *versioned) apply(delta int64) {
 	v.changed = true
 }
 
-// record queues what attempt.record and attempt.save queue for one transfer, for all of them. The accounts are not
-// written by arrays: a batch has HotMax of them at most, and all statements are sent together.
+// record queues what attempt.record and attempt.save queue for one transfer, for all of them. The guards have locked the
+// accounts, so the order in which one statement writes them does not matter.
 func (b *batch) record() {
-	for _, rows := range b.reads {
-		for _, a := range *rows {
-			if a.changed {
-				b.Exec(`
-					UPDATE accounts
-					SET balance = $2, version = $3
-					WHERE id = $1`, a.ID, a.Balance, a.Version)
-			}
-		}
-	}
 	if len(b.moved) == 0 {
 		return
 	}
+	var written [][16]byte
+	var balances, writes []int64
+	for _, rows := range b.reads {
+		for _, a := range *rows {
+			if a.changed {
+				written, balances, writes = append(written, a.ID), append(balances, a.Balance), append(writes, a.Version)
+			}
+		}
+	}
+	b.Exec(`
+		UPDATE accounts
+		SET balance = a.balance, version = a.version
+		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, balance, version)
+		WHERE accounts.id = a.id`, written, balances, writes)
 	n := len(b.moved)
 	ids, clients, keys, times := make([][16]byte, n), make([][16]byte, n), make([]string, n), make([]time.Time, n)
 	from, to, amounts, currencies := make([][16]byte, n), make([][16]byte, n), make([]int64, n), make([]string, n)

@@ -34,7 +34,8 @@ type SessionStore struct {
 const answerTimeout = time.Second
 
 // NewSessions makes a SessionStore. Stores exclude each other if their db lead to one server, whatever
-// the database, and their space is the same. The lock is Name(space + key): end a space with a character that no key begins with.
+// the database, and their space is the same. The lock is Name(space + key): end a space with a character that
+// no key begins with.
 //
 // Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a db of
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The

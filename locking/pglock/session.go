@@ -31,7 +31,8 @@ type SessionStore struct {
 const answerTimeout = time.Second
 
 // NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one
-// database, and their space is the same. The lock is Hash(space + key): end a space with a character that no key begins with.
+// database, and their space is the same. The lock is Hash(space + key): end a space with a character that
+// no key begins with.
 //
 // Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a
 // pool of its own that is large enough. The pool must not connect through a pooler in
