@@ -157,6 +157,9 @@ func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	maps.Copy(result.Evidence, evidence)
 	result.Cells = t.Cells
 	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag))
+	if t.failed != nil {
+		result.Missed = append(result.Missed, t.failed.Error())
+	}
 	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
 	for name, n := range t.Replicas.counters.Sum() {
 		if _, known := result.Evidence[name]; !known {

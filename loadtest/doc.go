@@ -38,8 +38,8 @@
 //     fails. Each control names the invariants that it must break and those that must hold.
 //   - A run in which nothing could have gone wrong is inconclusive ("void" in prove.json), neither good
 //     nor bad (see InconclusiveReasons): no two requests for one product overlapped on different
-//     replicas, the fault did not happen or had no effect, or the load was not sent when the plan says
-//     (LagBound). The scenario is then run once more, and the report says so; Nemesis, Soak and a
+//     replicas, the fault failed, did not happen or had no effect, or the load was not sent when the plan
+//     says (LagBound). The scenario is then run once more, and the report says so; Nemesis, Soak and a
 //     foreign service (Target) are not. If the last run is inconclusive too, the proof fails.
 //   - Safe means more than unbroken: everything in stock must be sold, a purchase must succeed soon after
 //     each fault, and the service must keep up with the load (Pace). A service that answers 503 to every

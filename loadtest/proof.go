@@ -218,6 +218,7 @@ type Trial struct {
 	fault     fault.Fault
 	sent      vegeta.Results
 	events    []fault.Event
+	failed    error            // of the fault: it was not injected as planned
 	pace      map[string]int64 // figures of how the service kept up with the load
 	decided   time.Duration    // the end of the load: every key is decided, or the time for retries is over
 	loaded    int              // number of records of the load: those after them are the postcheck's
@@ -312,13 +313,13 @@ func (t *Trial) load(ctx context.Context) error {
 	t.sent = t.Send(ctx, t.Plan.Schedule)
 	t.decided = t.History.Now()
 	t.loaded = len(t.History.Records())
-	err = <-injected
+	t.failed = <-injected // the audit says so: the run shows nothing, unless it shows a violation
 	stop()
 	var unseen error
 	if t.Monitored, unseen = monitor(ctx, t.events); unseen != nil {
 		unseen = fmt.Errorf("monitor: %w", unseen)
 	}
-	return errors.Join(err, <-watched, unseen)
+	return errors.Join(ctx.Err(), <-watched, unseen)
 }
 
 // monitor opens the scenario's Monitor, or one that observes nothing.

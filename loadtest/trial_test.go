@@ -1,8 +1,11 @@
 package loadtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,3 +67,22 @@ func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
 		}
 	}
 }
+
+// A fault that fails has not done what the scenario is about: its run is void, and the proof continues.
+func TestTrial_AFaultThatFailsIsAReasonForASecondRun(t *testing.T) {
+	failing := injection(func() error { return errors.New("EOF") })
+	r := &Trial{
+		Scenario: Scenario{Flow: &Flow{}, Fault: "crash"}, proof: &Proof{}, fault: failing,
+		Replicas: &Replicas{counters: &Counters{}}, Run: &Run{Retrier: &Retrier{History: NewHistory()}},
+	}
+	r.failed = r.inject(t.Context())
+	result := r.result(nil, nil)
+	if want := "fault crash: EOF"; !slices.Contains(result.Missed, want) || !slices.Contains(result.Inconclusive, want) {
+		t.Errorf("missed %q, inconclusive %q; want %q in both", result.Missed, result.Inconclusive, want)
+	}
+}
+
+// injection is a fault that has no events.
+type injection func() error
+
+func (i injection) Inject(context.Context, time.Duration) ([]fault.Event, error) { return nil, i() }

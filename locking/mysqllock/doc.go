@@ -37,7 +37,7 @@
 // meanwhile, or the clock in microseconds if that is greater: so it grows even if a row is deleted. The
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
-// MySQL has no LISTEN: a waiter tries again, after 5 to 250 ms. Of the waiters in one process only the
+// MySQL has no LISTEN: a waiter tries again, after 2.5 to 250 ms. Of the waiters in one process only the
 // first does. A refusal is a read.
 //
 // # The session lock

@@ -67,7 +67,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 
 // Acquire waits for all keys: in this process in the order of arrival, among the processes in any
 // order. MySQL has nothing that a release could wake a waiter with, so the first waiter of each process
-// tries again after 5 to 250 ms.
+// tries again after 2.5 to 250 ms.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.

@@ -43,11 +43,10 @@ func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, er
 		return nil, err
 	}
 	_, cluster := client.(*redis.ClusterClient)
-	_, single := client.(*redis.Client)
 	return &Store{
 		client: client, prefix: cmp.Or(o.Prefix, "lock"), tag: o.HashTag,
 		ttl: ttl, trust: ttl - margin(ttl), requestTimeout: requestTimeout(ttl),
-		cluster: cluster, replays: !single,
+		cluster:  cluster,
 		scripts:  newScripts(),
 		resolver: locking.NewResolver(ttl, requestTimeout(ttl)),
 	}, nil
@@ -128,7 +127,7 @@ func Connect(addr string, ttl time.Duration) (*redis.Client, error) {
 }
 
 // checkClient refuses a client whose settings would break a lock. It accepts a client
-// whose settings it cannot read, such as a wrapper.
+// whose settings it cannot read, such as a wrapper, which must not send a script twice.
 func checkClient(client redis.UniversalClient, ttl time.Duration) error {
 	var errs []error
 	switch c := client.(type) {
@@ -143,8 +142,8 @@ func checkClient(client redis.UniversalClient, ttl time.Duration) error {
 		}
 		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
 	case *redis.ClusterClient:
-		// The client retries up to MaxRedirects times, which it needs to find the node;
-		// Store.replays takes that into account.
+		// The client tries up to MaxRedirects times, which it needs to find the node. It does not
+		// repeat what it has sent; see once.
 		o := c.Options()
 		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
 	}

@@ -76,6 +76,7 @@ func TestCluster(t *testing.T) {
 	g, _ := startNode(t)
 	t.Run("SeveralKeysWithoutHashTagAreAlwaysRefused", g.severalKeys)
 	t.Run("CrossSlotIsErrHashTag", g.crossSlot)
+	t.Run("ABrokenReleaseIsNotSentAgain", g.brokenRelease)
 	t.Run("WithoutHashTagEachLeaseHasOneKey", func(t *testing.T) {
 		p := promises
 		p.MultiKey = false
@@ -128,5 +129,37 @@ func (g target) crossSlot(t *testing.T) {
 	t.Cleanup(store.Close)
 	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, ErrHashTag) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want ErrHashTag", err)
+	}
+}
+
+// brokenRelease checks that a release whose connection breaks is not sent a second time by the client. The second
+// would find nothing, and the result would be ErrLost. The control is the script without once.
+func (g target) brokenRelease(t *testing.T) {
+	const ttl = 10 * time.Second
+	g.options.Prefix, g.proxy = newPrefix(t, g.url), newProxy(t, hostOf(t, g.url))
+	client := g.client(t, ttl)
+	store, err := New(client, ttl, g.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if err := store.Release(t.Context(), locktest.Taken(t, store, "a")); err != nil { // so that the node has the scripts
+		t.Fatal(err)
+	}
+	g.proxy.Reset(true)
+	broken := func(key string) locking.Lease {
+		lease := locktest.Taken(t, store, key)
+		g.proxy.Lose(1)
+		return lease
+	}
+
+	if err := store.Release(t.Context(), broken("b")); !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+	lease := broken("c")
+	locks, _ := store.names(lease.Keys)
+	held, err := store.scripts.release.Run(t.Context(), client, locks, value(lease), lease.Owner).Int64()
+	if held != 0 || err != nil || g.proxy.Lost() != 2 {
+		t.Errorf("without once: %d still held, %v, %d replies lost; the client no longer repeats requests", held, err, g.proxy.Lost())
 	}
 }

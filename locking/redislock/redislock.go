@@ -27,7 +27,6 @@ type Store struct {
 	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
 	cluster        bool
-	replays        bool // the client itself may retry a request
 	scripts        scripts
 	silent         atomic.Bool // the last request had no answer
 	resolver       *locking.Resolver

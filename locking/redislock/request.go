@@ -45,7 +45,7 @@ func (s *Store) send(ctx context.Context, script *redis.Script, names []string, 
 	limited, cancel := context.WithTimeout(ctx, s.requestTimeout)
 	defer cancel()
 	run := func() answer {
-		n, err := script.Run(limited, s.client, names, args...).Int64()
+		n, err := script.Run(limited, once{s.client}, names, args...).Int64()
 		return answer{n, err}
 	}
 	var a answer
@@ -60,6 +60,34 @@ func (s *Store) send(ctx context.Context, script *redis.Script, names []string, 
 	}
 	return a.n, s.classify(ctx, a.err)
 }
+
+// once sends each script at most once. By itself, a client of a Cluster sends a request
+// again whose connection broke. Of a release sent twice, the second finds nothing, and
+// the Store would report a lost lease.
+type once struct{ redis.UniversalClient }
+
+func (c once) EvalSha(ctx context.Context, hash string, names []string, args ...any) *redis.Cmd {
+	return c.run(ctx, "evalsha", hash, names, args)
+}
+
+func (c once) Eval(ctx context.Context, script string, names []string, args ...any) *redis.Cmd {
+	return c.run(ctx, "eval", script, names, args)
+}
+
+func (c once) run(ctx context.Context, command, script string, names []string, args []any) *redis.Cmd {
+	words := []any{command, script, len(names)}
+	for _, name := range names {
+		words = append(words, name)
+	}
+	cmd := redis.NewCmd(ctx, append(words, args...)...)
+	_ = c.Process(ctx, unrepeated{cmd}) // the error is in cmd
+	return cmd
+}
+
+// unrepeated is a command that the client does not send again.
+type unrepeated struct{ *redis.Cmd }
+
+func (unrepeated) NoRetry() bool { return true }
 
 // timedOut reports whether err is a time-out, of send or of the client.
 func timedOut(err error) bool {
@@ -99,9 +127,9 @@ func (s *Store) classify(ctx context.Context, err error) error {
 		return nil
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w: %w", ErrHashTag, err)
-	case !s.replays && (errors.As(err, &reply) || unsent(err)):
+	case errors.As(err, &reply) || unsent(err):
 		return locking.MaskTimeout(ctx, err)
-	default: // also if the client replays: err is that of its last try, and an earlier one may have taken effect
+	default:
 		return locking.NoAnswer(ctx, err)
 	}
 }

@@ -91,10 +91,11 @@ func newSet(f Failover) *set {
 	return s
 }
 
-// direct are the options of a client of one server, which may be killed or paused.
+// direct are the options of a client of one server, which may be killed or paused. A Sentinel that makes a server a
+// replica, or the master, also closes the connections of its clients. So a request is repeated; each may be.
 func direct(addr string) *redis.Options {
 	return &redis.Options{
-		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		Addr: addr, MaxRetries: 3, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 	}
 }
@@ -326,7 +327,7 @@ func (s *set) twice(ctx context.Context, master *redis.Client, name string, lock
 	for time.Until(lock.until) > trusted+s.TTL/100 && ctx.Err() == nil {
 		locks, err := s.locks(ctx, master)
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("read the locks at the new master: %w", err)
 		}
 		if other, taken := locks[name]; taken && other.value != lock.value && other.until.Add(-s.TTL).After(ended) {
 			fault.Wait(ctx, headStart)
@@ -342,7 +343,7 @@ func (s *set) twice(ctx context.Context, master *redis.Client, name string, lock
 // another one meanwhile.
 func (s *set) follow(ctx context.Context, old int) error {
 	if err := accept(ctx, s.members[old]); err != nil {
-		return err
+		return fmt.Errorf("let the old master %s accept replicas again: %w", s.Members[old].Addr, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, failoverWait)
 	defer cancel()

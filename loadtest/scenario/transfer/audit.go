@@ -218,14 +218,16 @@ WHERE summary.action IN ('post', 'void')
 	},
 }
 
-// driftSQL is transfer's number, computed from the plan's openings instead of the service's.
-const driftSQL = `
+// driftSQL is transfer's number, computed from the plan's openings, in the table opened, instead of the service's.
+func driftSQL(opened string) string {
+	return `
 SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
 FROM accounts a
-FULL JOIN proof_accounts o ON o.id = a.id
+FULL JOIN ` + opened + ` o ON o.id = a.id
 LEFT JOIN (SELECT account_id, sum(delta) AS moved
            FROM ledger_entries
            GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
+}
 
 // LoadMoves copies the accounts of the plan and the answers to clients into
 // temporary tables of conn. The times of the history count from epoch.
@@ -302,7 +304,7 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	if err := effects(ctx, conn, &a); err != nil {
 		return a, err
 	}
-	a.Number, err = invariant.Number(ctx, conn, driftSQL)
+	a.Number, err = invariant.Number(ctx, conn, driftSQL("proof_accounts"))
 	return a, err
 }
 

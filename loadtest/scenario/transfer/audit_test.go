@@ -243,7 +243,7 @@ func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 		"an extra account": {accountBeside, 70},
 		"one is missing":   {`DELETE FROM accounts WHERE id = '` + account3 + `'`, 500},
 	} {
-		if n, err := invariant.Number(t.Context(), violated(t, violation{sql: c.sql}), driftSQL); err != nil || n != c.want {
+		if n, err := invariant.Number(t.Context(), violated(t, violation{sql: c.sql}), driftSQL("proof_accounts")); err != nil || n != c.want {
 			t.Errorf("%s: drift %d, %v, want %d", name, n, err, c.want)
 		}
 	}

@@ -156,12 +156,7 @@ UNION ALL
 SELECT 'accounts below what they hold', count(*) FILTER (WHERE balance < held), 0
 FROM accounts
 UNION ALL
-SELECT '` + money.DriftLevel + `', COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint, 0
-FROM accounts a
-FULL JOIN opened o ON o.id = a.id
-LEFT JOIN (SELECT account_id, sum(delta) AS moved
-           FROM ledger_entries
-           GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)
+SELECT '` + money.DriftLevel + `', (` + driftSQL("opened") + `), 0
 ORDER BY 1`
 }
 
