@@ -69,6 +69,9 @@ func check(folder, page string, known map[string]bool) (wrong []string) {
 				note(begin, "%v", err)
 			}
 			for i, line := range inside {
+				if code == "" && yamlKey.MatchString(line) {
+					note(begin+1+i, "this looks like YAML: begin the block with ```yaml, so that it is compared with its source")
+				}
 				for _, problem := range unknown([]string{line}, known) {
 					note(begin+1+i, "%s", problem)
 				}
@@ -99,6 +102,8 @@ func typed(before []string) error {
 	}
 	return err
 }
+
+var yamlKey = regexp.MustCompile(`^\w+:$`)
 
 var notRun = regexp.MustCompile(`^<!-- not run: .{10,} -->$`)
 

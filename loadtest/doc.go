@@ -31,8 +31,8 @@
 //
 // # What it is not
 //
-// No run proves that there is no error. A run that finds nothing reports that it found nothing, in so
-// many requests, under this fault, on this machine. Therefore:
+// No run proves that there is no error. A run that finds nothing reports only that: no violation in this
+// number of requests, under this fault, on this machine. Therefore:
 //
 //   - Controls run under the same load. If a control is not caught, the checks do not work and the proof
 //     fails. Each control names the invariants that it must break and those that must hold.
@@ -64,11 +64,11 @@
 //
 // # What a client may conclude from an answer
 //
-//	outcome    means                                              then
-//	ok         2xx: it happened                                   final
-//	rejected   sold out, no money, or never valid: it never will  final
-//	open       busy, lost, no connection: this attempt did not    same key again
-//	unknown    in progress, 500, 504, no answer: it may have      same key again
+//	outcome    answer                                  effect                         then
+//	ok         2xx                                     it happened                    final
+//	rejected   sold out, no money, or never valid      none, and there will be none   final
+//	open       busy, lease lost, no connection         none by this attempt           same key again
+//	unknown    in progress, 500, 504, no answer        it may have happened           same key again
 //
 // The type of the problem decides, never the status alone: see Flow.Classify. A key is retried until it is
 // decided or until Proof.Grace after the load is over. A key that stays undecided breaks liveness
@@ -120,8 +120,8 @@
 //   - A vegeta.Attacker works for one attack only, and its Success counts a 409 as a failure. vegeta's
 //     results are saved for its own tools, and no verdict depends on them (see Attack).
 //   - Time stamps are monotonic and come from one clock, that of the History.
-//   - While the last COMMIT of a killed replica is still in progress, an audit sees half of it (see
-//     WaitQuiet, and waitQuiet of the wallet flow).
+//   - While the last COMMIT of a killed replica is still in progress, some queries of an audit may run before
+//     it and others after it (see WaitQuiet, and waitQuiet of the wallet flow).
 //   - MongoDB can tell the connections of different clients apart only by the application name that the
 //     client sends: the URL of a scenario contains it.
 //

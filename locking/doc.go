@@ -4,9 +4,9 @@
 //
 // # The question
 //
-// Two servers want to change the same thing. A mutex in one of them does not
-// bind the other, so both request the key from a third, the store, which grants it
-// to one of them. How long may that holder rely on the grant?
+// Two servers want to change the same resource, which a key names. A mutex in one
+// server does not exclude the other, so both request the key from a third process, the
+// store, which grants it to one of them: the holder. How long may it rely on the grant?
 //
 // # Exclusion, and why it has an end
 //
@@ -55,8 +55,8 @@
 // Invariant: while this process runs and fn's ctx has not ended, the lease has not expired
 // at the server. (After a pause the process needs a moment to end the ctx.) This holds for
 // a store that keeps what it has granted; a store that fails over to a replica may lose it.
-// A lost lease is never held again: a renewal that found the key free and took it again
-// would hide another holder in between.
+// A lost lease is never renewed: a renewal that took a key which had become free would hide from
+// the holder that another process had held the key in between.
 //
 // # What goes wrong, and what happens then
 //
@@ -69,7 +69,7 @@
 //	a renewal is refused            lost, finally
 //	no renewal until Until          lost
 //	the process is paused           on waking: lost, even if an answer that extends the lease is waiting
-//	fn hangs                        after MaxHold the renewals stop, and the keys are free a TTL later
+//	fn hangs                        after MaxHold its ctx ends and the renewals stop; the keys are free within a TTL
 //	fn ignores its ctx              Do waits for it; the guard refuses what it writes
 //	fn succeeds after the loss      nil: what is committed is not reported as failed
 //	fn fails after the loss         its error and ErrLost, both
@@ -100,9 +100,9 @@
 // This guard is the *first* statement that touches the protected row, before
 // the read on which the decision rests. With a guard at the write alone an update can be
 // lost: A reads 100, B reads 100, A writes with fence 5, B writes with fence 6.
-// An equal fence passes: one holder may write several times. A fence is as durable as its
-// counter: a counter that may be lost with the store's data must not guard a resource
-// that outlives that data.
+// An equal fence passes: one holder may write several times. A fence is as durable as the
+// store's counter: if the counter may be lost with the store's data, its fences must not
+// guard a resource that outlives that data.
 //
 // Where the resource is a database that can lock a row, SELECT … FOR UPDATE is
 // the guard, and needs no fence: the database ends the lock with the holder's transaction.
@@ -112,8 +112,8 @@
 //	everything is in one database            its row lock; an advisory lock, where there is no row yet
 //	… and the work outlasts a transaction    a lease in a table there, with its fence checked by the resource
 //	… and the row is hot                     a lease in front, so that waiters do not queue in the database
-//	work is only wasted when done twice      Redis, one key with a TTL; a second holder costs work at worst
-//	it must never happen twice               etcd or ZooKeeper, with the fence checked by the resource
+//	two holders at once only waste work      Redis, one key with a TTL
+//	two holders at once do harm              etcd or ZooKeeper, with the fence checked by the resource
 //	one machine                              a file lock
 //	N independent Redis servers ("Redlock")  no: a paused holder breaks it like any lease, and it has no fence
 //

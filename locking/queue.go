@@ -91,6 +91,20 @@ func (q *Queue[K]) Len(key K) int {
 	return len(q.queues[key])
 }
 
+// Waiting returns how many tickets with an owner wait for their turn.
+func (q *Queue[K]) Waiting() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key, tickets := range q.queues {
+		for _, t := range tickets {
+			if t.owner != nil && t.behind > 0 && t.keys[0] == key { // each counts once
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Wait waits for the ticket's turn. False: ctx ended first, and the ticket has left
 // its queues.
 func (t *Ticket[K]) Wait(ctx context.Context) bool {

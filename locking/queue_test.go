@@ -51,6 +51,20 @@ func TestQueue_TicketThatIsFirstInAllItsQueuesHasItsTurn(t *testing.T) {
 	}
 }
 
+func TestQueue_WaitingCountsEachTicketOnce(t *testing.T) {
+	q := &Queue[string]{}
+	first, _ := q.Join("me", "x", "y")
+	_, _ = q.Join("me", "y", "x")
+	q.Join(nil, "x") // without an owner
+	if n := q.Waiting(); n != 1 {
+		t.Errorf("%d wait, want 1", n)
+	}
+	first.Leave("x", "y")
+	if n := q.Waiting(); n != 0 {
+		t.Errorf("%d wait, want none: the second has its turn", n)
+	}
+}
+
 func TestQueue_TicketThatLeavesFromTheMiddleIsSkipped(t *testing.T) {
 	q := &Queue[string]{}
 	a, b, c := join(q, "x"), join(q, "x", "y"), join(q, "x", "y")

@@ -69,8 +69,14 @@ var errAlone = errors.New("wallet: not in a batch")
 // is disconnected, and send no more operations.
 func (s *Service) Close() { s.together.Close() }
 
-// Queued returns how many operations wait for a batch.
-func (s *Service) Queued() int { return s.together.Queued() }
+// Queued returns how many operations wait for a batch, or for their turn at a wallet.
+func (s *Service) Queued() int {
+	n := s.together.Queued()
+	if s.queues != nil {
+		n += s.queues.queue.Waiting()
+	}
+	return n
+}
 
 func (s *Service) newCombiner(queueMax int, log *slog.Logger) (*combine.Combiner[*operation, Reply], error) {
 	own, err := s.With(together) // what a batch counts, whatever the strategy of its operations is

@@ -227,12 +227,18 @@ func TestQueue_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	if !errors.Is(refused.Err, locking.ErrBusy) || c.events.Of(wallet.QueueFull) != 1 {
 		t.Errorf("%v, want ErrBusy; the queue was full %d times", refused.Err, c.events.Of(wallet.QueueFull))
 	}
+	if n := c.Queued(); n != 1 {
+		t.Errorf("%d in the queue, want 1", n)
+	}
 	cancel(gone)
 	if o := <-waits; !errors.Is(o.Err, gone) {
 		t.Errorf("%v, want the cause", o.Err)
 	}
 	resume()
 	c.done((<-one).Pair())
+	if n := c.Queued(); n != 0 {
+		t.Errorf("%d in the queue, want none", n)
+	}
 	c.mustHave(p.a, 111)
 	c.mustHold()
 }

@@ -24,7 +24,7 @@ import (
 type batchCmd struct {
 	stores    `embed:"" group:"Stores"`
 	Transfers transferSettings `embed:"" group:"Stores"`
-	RollUpTTL time.Duration    `name:"roll-up-lock-ttl" env:"SHOP_ROLL_UP_LOCK_TTL" default:"10s" help:"TTL of the lock under which one server adds up. After a crash the others skip the work for this long."`
+	RollUpTTL time.Duration    `name:"roll-up-lock-ttl" env:"SHOP_ROLL_UP_LOCK_TTL" default:"10s" help:"TTL of the lock under which one process adds up the sales. After it crashes, the others skip this work for up to this long."`
 	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Repeat at this interval until a signal comes; without it run once."`
 	Metrics   string           `name:"metrics-listen" env:"SHOP_METRICS_LISTEN" group:"Listeners" help:"Address of /metrics; empty turns it off."`
 	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allow unsafe strategies."`

@@ -24,7 +24,7 @@ type cli struct {
 	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, even concurrently."`
 	Seed    seedCmd          `cmd:"" help:"Create the demo's clients, products, accounts and wallets unless they exist, and print the new keys."`
 	Client  clientCmd        `cmd:"" help:"Clients of the API: add, list, rotate."`
-	Batch   batchCmd         `cmd:"" help:"Add up the sales of each day, release expired holds and purge old idempotency keys, once or repeatedly. Several may run: one adds up."`
+	Batch   batchCmd         `cmd:"" help:"Add up the sales of each day, release expired holds and purge old idempotency keys, once or repeatedly. Several processes may run it: one at a time adds up the sales."`
 	Audit   auditCmd         `cmd:"" help:"Count the violations of each invariant."`
 	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: make the accounts accept the fences of the current etcd. Restart every serve and batch afterwards."`
 	Race    raceCmd          `cmd:"" help:"Let two strategies do the same purchases, transfers or credits at the same time, and count in the stores what each did. Uses tables and databases of its own."`

@@ -101,10 +101,10 @@ func watchMongo(reg prometheus.Registerer) *options.ClientOptions {
 	}})
 }
 
-// watchQueue exports how many requests of a flow wait for a batch of the strategy combined.
+// watchQueue exports how many requests of a flow wait in a queue of this process.
 func watchQueue(reg prometheus.Registerer, flow string, queued func() int) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "queue_length", Help: "Requests that wait in this process for a batch of the strategy combined.",
+		Name: "queue_length", Help: "Requests that wait in this process: for a batch of the strategy combined, or for their turn at a wallet.",
 		ConstLabels: prometheus.Labels{"flow": flow},
 	}, func() float64 { return float64(queued()) }))
 }

@@ -21,7 +21,7 @@ type raceCmd struct {
 	Strategy     []string  `help:"One or two strategies of the flow; without it a wrong and a right one."`
 	Clients      int       `help:"Clients that send requests at the same time."`
 	Size         int       `help:"Units of stock, payments, or credits."`
-	Fault        lab.Fault `help:"none, pause (a replica stops for longer than the TTL of its lock), drop (a lock is deleted in the lock store) or cut (the connections to the lock store are cut). Without it that of the flow's default race."`
+	Fault        lab.Fault `help:"none, pause (a replica stops for longer than the TTL of its lock), drop (a lock is deleted in the lock store) or cut (the connections to the lock store are cut). Default: the fault of the flow's default race."`
 	Seed         uint32    `default:"1" help:"Decides when each client sends a request, how long each request works, and which requests meet the fault."`
 	JSON         bool      `name:"json" help:"Print everything that was recorded."`
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"shop/cmd/shop/lab"
 	"shop/locking/locktest"
 )
 
@@ -86,6 +88,49 @@ func TestRace_RepeatsTheVerdictOfThePage(t *testing.T) {
 			t.Errorf("%v: exit code %d, %v\n%s", wrong, exitCode(err), err, out)
 		}
 	}
+}
+
+// The page shows a command that repeats the race.
+func TestRace_TheCommandOfThePageRunsForEachFlow(t *testing.T) {
+	database, _ := newDatabase(t)
+	dropRaces(t, database)
+	dropWalletRaces(t, database)
+	for flow, strategy := range map[string]string{"inventory": "redis+row", "transfer": "etcd-fenced", "wallet": "lockid"} {
+		page := lab.Settings{Seed: 7, Flow: flow, Strategies: []string{strategy}, Clients: 4, Size: 4, Fault: lab.NoFault}
+		_, args, _ := strings.Cut(page.Command(), "bin/shop ")
+		out, err := shop(t, append(strings.Fields(args), "--postgres-url", database, "--lock-prefix", t.Name())...)
+		if err != nil || !strings.Contains(out, strategy) {
+			t.Errorf("%s: %v\n%s", flow, err, out)
+		}
+	}
+}
+
+// dropWalletRaces lets the races of wallets use databases with short names, and drops them when the test ends.
+func dropWalletRaces(t *testing.T, databaseURL string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(locktest.Env(t, "SHOP_MONGO_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/cmd"
+	t.Setenv("SHOP_MONGO_URL", u.String())
+	db, err := mongoSettings{MongoURL: u.String()}.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer disconnect(db)
+		for lane := 1; lane <= 2; lane++ {
+			name := fmt.Sprintf("cmd_%s_race_%d", config.RuntimeParams["search_path"], lane)
+			if err := db.Client().Database(name).Drop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // missingInRace runs a race of naive and redis+row, and returns what it does not show.

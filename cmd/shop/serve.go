@@ -34,7 +34,7 @@ type serveCmd struct {
 type lockSettings struct {
 	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
 	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0, or its Sentinels, as in redis://host:26379/0?master_name=NAME&addr=host2:26379. Needed by strategies that lock there."`
-	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken."`
+	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken: redis+row, combined, row, atomic, optimistic, serializable, advisory or advisory-try. The lab has more."`
 	Hot        []string      `name:"hot-products" env:"SHOP_HOT_PRODUCTS" placeholder:"SKU" help:"Products that are bought with the strategy combined: one transaction for all buyers that wait. Needs Redis."`
 	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock of stock outlives its holder."`
 }
@@ -59,7 +59,7 @@ type limitFlags struct {
 
 // labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
-	Lab        bool        `env:"SHOP_LAB" help:"Serve pages at / that show a race, sell by hand and measure locks, and allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
+	Lab        bool        `env:"SHOP_LAB" help:"Serve pages at / (a race, a shop to buy from by hand, measurements of locks), and allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"What to do at a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (in one flow only: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, stop:KEY to stop at the request with this idempotency key only, or kill-batch or stop-batch for batches of several requests (stop-batch: once after each SIGUSR1). Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }

@@ -32,7 +32,7 @@ import (
 // traceFlags have the names of OpenTelemetry's own variables. Its exporter reads the
 // others, such as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES, by itself.
 type traceFlags struct {
-	Endpoint string  `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" help:"Where traces are sent, by OTLP/HTTP, as in http://127.0.0.1:4318. Without it there are no traces, and they cost nothing."`
+	Endpoint string  `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" help:"Where traces are sent, by OTLP/HTTP, as in http://127.0.0.1:4318. Without it no request is traced, and tracing costs nothing."`
 	Ratio    float64 `name:"trace-ratio" env:"OTEL_TRACES_SAMPLER_ARG" default:"1" help:"Share of the requests that are traced, from 0 to 1."`
 }
 

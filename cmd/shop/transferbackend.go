@@ -219,7 +219,7 @@ type transferSettings struct {
 	etcdSettings `embed:""`
 	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, combined, row or serializable; the others in the lab only."`
 	Hot          []uuid.UUID   `name:"hot-accounts" env:"SHOP_HOT_ACCOUNTS" placeholder:"ID" help:"Accounts between which money moves with the strategy combined: one transaction for all transfers that wait. Needs a --transfer-strategy that uses etcd."`
-	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
+	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with the default settings of etcd."`
 }
 
 // validate refuses unsafe strategies outside the lab.

@@ -128,7 +128,7 @@ func (b *walletBackend) close() {
 
 // walletSettings say how wallets are written.
 type walletSettings struct {
-	Strategy string      `name:"wallet-strategy" env:"SHOP_WALLET_STRATEGY" default:"lockid" help:"How wallets are written."`
+	Strategy string      `name:"wallet-strategy" env:"SHOP_WALLET_STRATEGY" default:"lockid" help:"How wallets are written: lockid, combined or inc. The lab has more."`
 	Hot      []uuid.UUID `name:"hot-wallets" env:"SHOP_HOT_WALLETS" placeholder:"ID" help:"Wallets that are credited and debited with the strategy combined: one transaction for all operations that wait."`
 	BonusURL string      `name:"bonus-url" env:"SHOP_BONUS_URL" placeholder:"URL" help:"Address of the bonus service, as in http://127.0.0.1:8090. The shop sends it POST /v1/bonuses for each credit. Without it there is no bonus, except in the lab, which starts its own service."`
 }

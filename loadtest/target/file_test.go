@@ -179,3 +179,19 @@ audits:
 		t.Errorf("duration %v", f.Duration)
 	}
 }
+
+// docs/ci.md quotes the file.
+func TestRead_TheAuditsOfTheManualAreAccepted(t *testing.T) {
+	audits, err := os.ReadFile("testdata/audits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := small + "database: postgres://127.0.0.1/shop\n" + string(audits)
+	f, err := parse([]byte(text), Override{}, env("LEDGER_URL", "http://127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Audits) != 2 || f.Audits[0].File != "audit.sql" || len(f.Audits[1].Command) != 2 || f.Audits[1].Means == "" {
+		t.Errorf("%+v", f.Audits)
+	}
+}

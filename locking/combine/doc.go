@@ -34,10 +34,10 @@
 //	running    its ctx is ignored: it is answered by what happened
 //	answered   Do returns
 //
-// Before the next batch the lease is kept for a moment (MaxGather), until the clients of the last one are back: those
-// that send their next request at once would otherwise be divided into batches of a few and of many, and a client
-// alone would pay for a lease each time. If less than a quarter of the largest batch of the turn waits then, the lease is
-// released before MaxTurn: another process may have more that wait.
+// After a batch the lease is kept for a moment (MaxGather), until the clients that were just answered have sent
+// their next requests. Otherwise the first few of these would be a small batch and the others a large one, and a
+// client alone would take a new lease for each request. If fewer requests wait then than a quarter of the largest
+// batch of the turn, the lease is released before MaxTurn: more requests may wait in another process.
 //
 // Requests with the same Key in one batch are one request: Apply gets the first, all get its answer (Merged). When
 // all clients have left, the goroutine stops waiting for the lease.
@@ -46,11 +46,11 @@
 //
 // Apply returns an error that matches locking.ErrOutcomeUnknown when its COMMIT was not answered. Then
 // nothing else may run under this lease: a write may still be under way. The lease is given up, a new
-// one with a greater fence is taken, and the requests of the batch are queued again, before all others. Apply
-// finds by the request's idempotency key that it was done, and returns the stored answer. A batch that
-// panics, or has only its last try left, is taken apart: each request is tried alone, so that one bad
-// request does not fail the others. After a lost lease (ErrLost) or a refused fence (ErrStale) the requests of the
-// batch are queued again as well, but not one by one.
+// one with a greater fence is taken, and the requests of the batch are queued again, before all others. If the
+// first COMMIT took effect, Apply finds the stored answer of each request under its idempotency key, and returns
+// that. After a panic, and for its last try, each request is applied alone, so that one bad request does not fail
+// the others. After a lost lease (ErrLost) or a refused fence (ErrStale) the requests of the batch are queued
+// again as well, but not one by one.
 //
 // To give up a lease is to let it expire, which takes up to a TTL. With Guarded it is released at once: then the rows
 // themselves keep a late write of the old batch away from the new one. A client whose ctx has ended does not wait for the
@@ -71,21 +71,25 @@
 //	                                   ErrPanic. Each panic is logged
 //	the lease is lost                  Apply's ctx ends; tried again, if   wait for a new lease
 //	                                   Apply returns an error
-//	too little trust is left           the second half, not begun: ErrLost a new lease first; ErrNoLease and ErrLost
-//	                                                                       when that happens Tries times in a row
-//	Apply takes longer than            nothing                             in smaller batches, until Apply takes less
-//	MaxBatchTime                                                           than half of it
+//	too little trust is left for a     -                                   wait for a new lease; after Tries such
+//	batch                                                                  leases in a row ErrNoLease, ErrLost
+//	… for half of a batch (OfOne)      the first half: applied again;      wait for a new lease
+//	                                   the second half: ErrLost
+//	Apply takes longer than            no effect on their results          get smaller batches, which grow again when
+//	MaxBatchTime                                                           Apply takes less than half of MaxBatchTime
 //	a client leaves                    it waits for its answer, but not    it is taken out
 //	                                   for another lease
-//	the process pauses                 its fence is stale: Apply refuses   as above
+//	the process pauses beyond the TTL  ErrStale or ErrLost: applied again, wait for a new lease
+//	                                   under a new lease
 //	the process dies                   unknown: each client repeats its    not done
 //	                                   request under its key
 //
 // # What it does not do
 //
-// It does not make a Store fair. After MaxTurn, and after a turn that ended while requests wait, it releases the lease and
-// pauses for a moment (Pause): the clients of the last batch send their next requests at once. Then it requests the
-// lease again. Another process gets its turn if the Store wakes it or has a queue (locking.Waiter), and may starve if the Store polls.
+// It does not make a Store fair. After MaxTurn, and after a turn that ended while requests wait, the Combiner
+// releases the lease, and pauses (Pause) before it requests the lease again: without the pause the next requests of
+// the clients that were just answered would take the lease before another process does. Another process gets its
+// turn if the Store wakes it or has a queue (locking.Waiter). It may starve if the Store polls.
 //
 // It does not reorder, and it does not share anything between processes: each has its own queue, and
 // the lock decides between them. Two sets of keys that overlap are two queues, which the lock excludes

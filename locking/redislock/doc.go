@@ -34,8 +34,8 @@
 //
 // The fence is the greatest of all counters of the lease's keys, plus 1, or the
 // server's clock in microseconds if that is greater. The script writes it back to all
-// these counters. So the fence grows for each key, even if its leases include
-// different other keys. A server that lost its data continues above its earlier fences,
+// these counters. So the fences of a key grow, whatever other keys its leases include.
+// A server that lost its data continues above its earlier fences,
 // unless its clock was set back as well. The fence alone must not guard anything that
 // outlives Redis.
 //
@@ -91,7 +91,7 @@
 //	sum, err := guard.Run(ctx, client, "{account/7}fence", lease.Fence, []string{"{account/7}"}, 10)
 //
 // Invariant: of the scripts that ran under one guard, none has a fence smaller than one before it, as
-// long as Redis keeps what it has acknowledged. The guard is lost with what it guards, if it is.
+// long as Redis keeps what it has acknowledged. A Redis that loses its data loses the fence and what it guards.
 //
 //	an old holder is late           ErrStale; its script did not run
 //	one holder writes several times an equal fence passes
@@ -147,11 +147,11 @@
 //
 //	holder, waiter B    server
 //	 wake.lua ------->  DEL …; ZPOPMIN: the same process; SET … fence:B
-//	 <----------------  the fence: B holds the lock, and the next of the process is in the line
+//	 <----------------  the fence: B holds the lock; if more wait, the process is in the line again
 //
-// So within a process a hand-over is one request, with one write to the disk, where acquire and release are
-// two. B counts its Until from before this request. If the answer is lost, B asks with await.lua, as the same
-// owner, and finds its grant. If B has given up meanwhile, the lock is released again.
+// So a hand-over within a process is one request, and with appendfsync always one sync of the disk, where release
+// and acquire are two. B counts its Until from before this request. If the answer is lost, B asks with await.lua,
+// as the same owner, and finds its grant. If B has given up meanwhile, the lock is released again.
 //
 // So while other processes wait, a process serves its own waiters for 2 ms at most: its turn.
 //
@@ -166,11 +166,10 @@
 // subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
 // count the subscribers of other nodes).
 //
-// A message is a hint, and any may be lost: it is sent once, to the current subscribers.
-// So a waiter polls four times a second, whatever it hears. A new subscription wakes all
-// waiters, for the messages before it. One that has been silent for two seconds is sent a
-// ping, and replaced if no answer comes in two more: a connection whose peer has
-// disappeared would be silent for ever.
+// A message may be lost: Redis sends it once, to the current subscribers. So a waiter that gets no message sends its
+// next request after a quarter of a second. A new subscription wakes all waiters, because messages before it may have
+// been lost. A subscription that has been silent for two seconds is sent a ping, and replaced if no answer comes
+// within two more: a connection whose peer has disappeared would be silent for ever.
 //
 // # The queue
 //
@@ -205,8 +204,8 @@
 // script enters them together. So two requests never wait for each other. It delays those
 // behind it, although some of its keys may be free.
 //
-// A lease of a reader or of a semaphore has Fence 0, which a guard refuses. Its grant is in
-// Lease.Owner, so that a late duplicate of a request cannot revive it.
+// A lease of a reader or of a semaphore has Fence 0, which a guard refuses. The number of its grant is part of
+// Lease.Owner, so that Renew fails if the lease has ended and a late duplicate of its request took the key again.
 //
 //	what happens                        what the owner sees                what other clients see
 //	a waiter dies                       nothing                            3 s at most until the next is granted,
@@ -248,8 +247,8 @@
 //
 // Update reads keys, computes, and lets Redis execute the result only if none of the keys
 // has changed meanwhile (WATCH). It has no TTL that could end too early, and no holder that
-// could be paused. But a try that meets a conflict is wasted, and nothing bounds how often
-// one client loses: after its tries it is ErrConflict. BenchmarkUpdate compares its rate with that of
+// could be paused. But a try that meets a conflict is wasted, and one client may lose all its tries: then
+// Update returns ErrConflict. BenchmarkUpdate compares its rate with that of
 // the locks, in pairs, for 1, 8 and 64 clients of one key.
 //
 // # The client

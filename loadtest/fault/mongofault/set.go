@@ -171,15 +171,15 @@ func lifetimeOf(ctx context.Context, m fault.Member) (seconds int, err error) {
 	return int(n), err
 }
 
-// Abandoned reports whether a transaction is open at the primary whose client has
-// been silent for about half of silent or longer. It waits for silent first.
-func Abandoned(ctx context.Context, set Set, silent time.Duration) bool {
+// Abandoned waits for silent, and returns the transactions that are open at the primary and whose clients sent
+// nothing for three quarters of that time: each by its session and its number.
+func Abandoned(ctx context.Context, set Set, silent time.Duration) (transactions []string) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
 	fault.Wait(ctx, silent)
 	primary, _, err := set.primary(ctx, 0)
 	if err != nil {
-		return false
+		return nil
 	}
 	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "aggregate", Value: 1},
@@ -187,13 +187,19 @@ func Abandoned(ctx context.Context, set Set, silent time.Duration) bool {
 			bson.D{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleSessions", Value: true}}}},
 			bson.D{{Key: "$match", Value: bson.D{
 				{Key: "type", Value: "idleSession"},
-				{Key: "transaction.timeInactiveMicros", Value: bson.D{{Key: "$gte", Value: silent.Microseconds() / 2}}},
+				{Key: "transaction.timeInactiveMicros", Value: bson.D{{Key: "$gte", Value: silent.Microseconds() * 3 / 4}}},
 			}}},
-			bson.D{{Key: "$limit", Value: 1}},
+			bson.D{{Key: "$project", Value: bson.D{{Key: "lsid", Value: 1}, {Key: "number", Value: "$transaction.parameters.txnNumber"}}}},
 		}},
 		{Key: "cursor", Value: bson.D{}},
 	})
+	if err != nil {
+		return nil
+	}
 	found, _ := answer.Lookup("cursor", "firstBatch").ArrayOK()
 	values, _ := found.Values()
-	return err == nil && len(values) > 0
+	for _, v := range values {
+		transactions = append(transactions, v.String())
+	}
+	return transactions
 }

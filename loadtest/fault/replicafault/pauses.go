@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,10 +20,10 @@ import (
 type Pauses struct {
 	Replicas fault.Pausable
 	TTL      time.Duration
-	// Aim reports whether the stopped replica holds a lock. If it does not, the replica is
-	// resumed, and stopped again a moment later. At the end of a pause Aim shows whether the
-	// pause has outlived the lock. nil: the replica is stopped at any moment.
-	Aim func(context.Context) bool
+	// Aim returns the locks that stopped replicas hold. If there is none, the replica is
+	// resumed, and stopped again a moment later. A pause has outlived these locks if Aim
+	// returns none of them at its end. nil: the replica is stopped at any moment.
+	Aim func(context.Context) []string
 	// InBatch stops replica n in a batch of several requests, and returns false if none came in time: that pause is no
 	// hit. nil: the replica is stopped at any moment.
 	InBatch func(ctx context.Context, n int, within time.Duration) (bool, error)
@@ -88,7 +89,7 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []faul
 
 // once pauses replica n. A pause that is cancelled before the lock has expired does not count.
 func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, error) {
-	stopped, holds, err := p.stop(ctx, n)
+	stopped, held, err := p.stop(ctx, n)
 	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now(), Replica: n + 1}
 	switch {
 	case !stopped:
@@ -96,7 +97,7 @@ func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, 
 	case err == nil:
 		fault.Wait(ctx, d)
 	}
-	outlived := holds && !p.Aim(ctx)
+	outlived := len(held) > 0 && !slices.ContainsFunc(p.Aim(ctx), func(lock string) bool { return slices.Contains(held, lock) })
 	err = errors.Join(err, p.Replicas.Resume(n))
 	e.Until = time.Now()
 	if stopped && e.Until.Sub(e.At) >= p.TTL*pauseShortest/2 && err == nil {
@@ -118,8 +119,8 @@ const (
 )
 
 // stop stops replica n, and returns whether it did. With an Aim it tries up to aims times to stop the replica while it
-// holds a lock, and returns whether it holds one.
-func (p Pauses) stop(ctx context.Context, n int) (stopped, holds bool, err error) {
+// holds a lock, and returns the locks that are held.
+func (p Pauses) stop(ctx context.Context, n int) (stopped bool, held []string, err error) {
 	for try := 1; ; try++ {
 		if p.InBatch != nil {
 			stopped, err = p.InBatch(ctx, n, batchWait)
@@ -127,13 +128,13 @@ func (p Pauses) stop(ctx context.Context, n int) (stopped, holds bool, err error
 			stopped, err = true, p.Replicas.Pause(n)
 		}
 		if err != nil || !stopped || p.Aim == nil {
-			return stopped, false, err
+			return stopped, nil, err
 		}
-		if holds = p.Aim(ctx); holds || try == aims {
-			return true, holds, nil
+		if held = p.Aim(ctx); len(held) > 0 || try == aims {
+			return true, held, nil
 		}
 		if err := p.Replicas.Resume(n); err != nil || !fault.Wait(ctx, aimEvery) {
-			return true, false, err
+			return true, nil, err
 		}
 	}
 }

@@ -86,9 +86,14 @@ func TestPauses_AReplicaWithoutALockIsResumedAndStoppedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSleepers()
 		var looks atomic.Int64
-		aim := func(context.Context) bool { // the fourth that is stopped holds something, for a second
-			n := looks.Add(1)
-			return n == 4
+		aim := func(context.Context) []string { // the fourth that is stopped holds something, and another one later
+			switch n := looks.Add(1); {
+			case n == 4:
+				return []string{"a"}
+			case n > 4:
+				return []string{"b"}
+			}
+			return nil
 		}
 		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, Aim: aim}.Inject(t.Context(), 4*time.Second)
 		seen := fault.Seen(events)
@@ -100,7 +105,7 @@ func TestPauses_AReplicaWithoutALockIsResumedAndStoppedAgain(t *testing.T) {
 
 func TestPauses_APauseHasOutlivedTheLockOnlyIfTheLockWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		always := func(context.Context) bool { return true }
+		always := func(context.Context) []string { return []string{"a", "b"} }
 		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Inject(t.Context(), 4*time.Second)
 		if seen := fault.Seen(events); err != nil || seen["pauses"] != 2 || seen["outlived"] != 0 {
 			t.Errorf("%v: %v", err, seen)

@@ -65,7 +65,7 @@
 //	COMMIT not answered                      retries the transaction, under the same key        the reply, or ErrOutcomeUnknown
 //	the same; the Op has neither Key nor     nothing: a second run could take effect again      ErrOutcomeUnknown
 //	Idempotent
-//	PostgreSQL does not answer               bounds each request by Config.Limit                ErrBusy, or ErrOutcomeUnknown
+//	PostgreSQL does not answer               ends after Config.Limit; COMMIT: CommitTimeout     ErrBusy, or ErrOutcomeUnknown
 //	the process is killed                    PostgreSQL rolls back, or has committed            a retry gets the effect, once
 //	the key was used for another request     nothing                                            ErrKeyReused
 //
