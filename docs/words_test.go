@@ -165,6 +165,7 @@ func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 		"commands that no test runs":              {"text\n```sh\nmake test\n```", 1},
 		"commands of a test that does not":        {"<!-- docs/words_test.go -->\n```sh\nmake test\n```", 1},
 		"commands that a test runs":               {"<!-- docs/examples/typed_test.go -->\n```sh\nmake test\n```", 0},
+		"YAML without its language":               {"```\naudits:\n  - file: a.sql\n```", 1},
 		"a diagram that is wrong":                 {"```mermaid\nsequenceDiagram\n    participant A\n    A->>B: a question\n```", 1},
 	} {
 		if wrong := check(".", c.page, known); len(wrong) != c.wrong {

@@ -22,14 +22,16 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	findings := audited.Findings
-	findings.Merge(t.postcheck)
 	findings.Add("I-ONCE", diverged(records)...)
-	findings.Add("I-LIVE", t.lifeless(records)...)
+	if t.failed == nil { // otherwise a server may still be gone, and only what is stored is judged
+		findings.Merge(t.postcheck)
+		findings.Add("I-LIVE", t.lifeless(records)...)
+		findings.Merge(t.keptUp(records))
+	}
 	findings.Add("I-DENY", notRefused(records)...)
 	if flow.Refuses != nil {
 		findings.Add("I-ALLOW", flow.refusedWrites(records)...)
 	}
-	findings.Merge(t.keptUp(records))
 	findings.Add("I-LOCKED", t.unlocked(records)...)
 	findings.Add("I-BODY", refusedReads(records)...)
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
@@ -157,10 +159,11 @@ func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	maps.Copy(result.Evidence, evidence)
 	result.Cells = t.Cells
 	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag))
+	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
 	if t.failed != nil {
 		result.Missed = append(result.Missed, t.failed.Error())
+		result.Inconclusive = result.Missed
 	}
-	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
 	for name, n := range t.Replicas.counters.Sum() {
 		if _, known := result.Evidence[name]; !known {
 			result.Evidence[name] = n

@@ -243,7 +243,12 @@ func (t *Trial) Seen(name string) int64 { return fault.Seen(t.events)[name] }
 
 // run is the protocol of a trial: load and fault together, then the postcheck, then the stop of all
 // replicas, then the audit.
-func (t *Trial) run(ctx context.Context) (Result, error) {
+func (t *Trial) run(ctx context.Context) (result Result, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(t.failed, err) // what a failed fault has left behind may be the cause
+		}
+	}()
 	if err := t.begin(ctx); err != nil {
 		return Result{}, err
 	}
@@ -313,7 +318,7 @@ func (t *Trial) load(ctx context.Context) error {
 	t.sent = t.Send(ctx, t.Plan.Schedule)
 	t.decided = t.History.Now()
 	t.loaded = len(t.History.Records())
-	t.failed = <-injected // the audit says so: the run shows nothing, unless it shows a violation
+	t.failed = <-injected // a reason for an inconclusive run; see audit
 	stop()
 	var unseen error
 	if t.Monitored, unseen = monitor(ctx, t.events); unseen != nil {
@@ -339,6 +344,11 @@ func (t *Trial) inject(ctx context.Context) error {
 	}
 	var err error
 	if t.events, err = t.fault.Inject(ctx, over); err != nil {
+		for i := range t.events {
+			if t.events[i].Until.IsZero() {
+				t.events[i].Until = time.Now()
+			}
+		}
 		return fmt.Errorf("fault %s: %w", t.Scenario.Fault, err)
 	}
 	return nil

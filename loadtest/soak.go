@@ -196,7 +196,7 @@ func (p *Proof) shift(ctx context.Context, f fault.Fault, trials []*Trial, repor
 	}
 	loads.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return errors.Join(together.err, err)
 	}
 	for _, t := range trials {
 		t.check(ctx)
@@ -226,7 +226,7 @@ func (p *Proof) shift(ctx context.Context, f fault.Fault, trials []*Trial, repor
 			return fmt.Errorf("archive %s: %w", t.Scenario.Name(), err)
 		}
 	}
-	return nil
+	return together.err // further shifts would not help
 }
 
 // rest waits until all leases have expired and the readings are at rest. Then it stops the replicas: no lock

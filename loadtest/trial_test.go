@@ -68,21 +68,36 @@ func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
 	}
 }
 
-// A fault that fails has not done what the scenario is about: its run is void, and the proof continues.
+// A fault that fails has not done what the scenario is about: its run is void, the proof continues, and what a fault
+// leaves behind does not count as a violation.
 func TestTrial_AFaultThatFailsIsAReasonForASecondRun(t *testing.T) {
-	failing := injection(func() error { return errors.New("EOF") })
+	bases := testbed.Serve(t, 1, http.NotFound)
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}, Fault: "crash"}, proof: &Proof{}, fault: failing,
-		Replicas: &Replicas{counters: &Counters{}}, Run: &Run{Retrier: &Retrier{History: NewHistory()}},
+		Scenario: Scenario{Fault: "crash", Flow: &Flow{
+			Watch: func(context.Context, *Trial) ([]Sample, error) { return nil, nil },
+		}},
+		proof: &Proof{Tick: func(string) {}}, Clients: []Credentials{{}}, fault: failing{},
+		Replicas: &Replicas{counters: &Counters{}, all: []*replica{{addr: strings.TrimPrefix(bases[0], "http://")}}},
 	}
-	r.failed = r.inject(t.Context())
+	if err := r.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.load(t.Context()); err != nil {
+		t.Fatal("the proof is over: ", err)
+	}
 	result := r.result(nil, nil)
-	if want := "fault crash: EOF"; !slices.Contains(result.Missed, want) || !slices.Contains(result.Inconclusive, want) {
-		t.Errorf("missed %q, inconclusive %q; want %q in both", result.Missed, result.Inconclusive, want)
+	if want := []string{"fault crash: EOF"}; !slices.Equal(result.Missed[len(result.Missed)-1:], want) || len(result.Missed) != len(result.Inconclusive) {
+		t.Errorf("missed %q, inconclusive %q; want %q last in both", result.Missed, result.Inconclusive, want)
+	}
+	if len(r.events) != 1 || r.events[0].Until.IsZero() {
+		t.Errorf("%+v, want one event with an end", r.events)
 	}
 }
 
-// injection is a fault that has no events.
-type injection func() error
+// failing is a fault that fails after it has done something.
+type failing struct{}
 
-func (i injection) Inject(context.Context, time.Duration) ([]fault.Event, error) { return nil, i() }
+func (failing) Inject(context.Context, time.Duration) ([]fault.Event, error) {
+	return []fault.Event{{What: "a kill", At: time.Now()}}, errors.New("EOF")
+}

@@ -56,7 +56,7 @@
 // at the server. (After a pause the process needs a moment to end the ctx.) This holds for
 // a store that keeps what it has granted; a store that fails over to a replica may lose it.
 // A lost lease is never renewed: a renewal that took a key which had become free would hide from
-// the holder that another process had held the key in between.
+// the holder that another process may have held the key in between.
 //
 // # What goes wrong, and what happens then
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -94,19 +95,20 @@ func TestRace_RepeatsTheVerdictOfThePage(t *testing.T) {
 func TestRace_TheCommandOfThePageRunsForEachFlow(t *testing.T) {
 	database, _ := newDatabase(t)
 	dropRaces(t, database)
-	dropWalletRaces(t, database)
+	ownWalletRaces(t, database)
 	for flow, strategy := range map[string]string{"inventory": "redis+row", "transfer": "etcd-fenced", "wallet": "lockid"} {
 		page := lab.Settings{Seed: 7, Flow: flow, Strategies: []string{strategy}, Clients: 4, Size: 4, Fault: lab.NoFault}
 		_, args, _ := strings.Cut(page.Command(), "bin/shop ")
-		out, err := shop(t, append(strings.Fields(args), "--postgres-url", database, "--lock-prefix", t.Name())...)
-		if err != nil || !strings.Contains(out, strategy) {
-			t.Errorf("%s: %v\n%s", flow, err, out)
+		out, err := shop(t, append(strings.Fields(args), "--postgres-url", database, "--lock-prefix", t.Name(), "--json")...)
+		var race lab.Settings
+		if decoded := json.Unmarshal([]byte(out), &race); err != nil || decoded != nil || !reflect.DeepEqual(race, page) {
+			t.Errorf("%s: %v, %v: repeated %+v, want %+v\n%.300s", flow, err, decoded, race, page, out)
 		}
 	}
 }
 
-// dropWalletRaces lets the races of wallets use databases with short names, and drops them when the test ends.
-func dropWalletRaces(t *testing.T, databaseURL string) {
+// ownWalletRaces lets the races of wallets use databases with short names, and drops them when the test ends.
+func ownWalletRaces(t *testing.T, databaseURL string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {

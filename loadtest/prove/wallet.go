@@ -80,7 +80,7 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	}
 	switch s.Fault {
 	case loadtest.Pause, loadtest.CombinerPaused:
-		aim := func(ctx context.Context) []string { return mongofault.Abandoned(ctx, set, aimWait) }
+		aim := func(ctx context.Context) ([]string, error) { return mongofault.Abandoned(ctx, set, aimWait) }
 		pauses := replicafault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}
 		if s.Fault == loadtest.CombinerPaused {
 			pauses.InBatch = t.Replicas.PauseInBatch
@@ -150,8 +150,8 @@ func transactionLifetime(s loadtest.Scenario) time.Duration {
 	return lockTTLs["wallet"]
 }
 
-// aimWait is longer than a running replica is silent within a transaction. The longest of many calls of the bonus
-// service, which a batch makes side by side, takes about 50 ms.
+// aimWait is more than a third longer than a running replica is silent within a transaction (see Abandoned). The longest
+// of many calls of the bonus service, which a batch makes side by side, takes about 50 ms.
 const aimWait = 150 * time.Millisecond
 
 // mongoURL returns the URL of the server for a scenario's wallets.

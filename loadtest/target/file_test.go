@@ -191,7 +191,7 @@ func TestRead_TheAuditsOfTheManualAreAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Audits) != 2 || f.Audits[0].File != "audit.sql" || len(f.Audits[1].Command) != 2 || f.Audits[1].Means == "" {
+	if len(f.Audits) != 2 || f.Audits[0].File != "audit.sql" || len(f.Audits[1].Command) != 2 || f.Audits[1].Command[1] != "--url=http://127.0.0.1:1" || f.Audits[1].Means == "" {
 		t.Errorf("%+v", f.Audits)
 	}
 }

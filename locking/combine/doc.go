@@ -73,8 +73,10 @@
 //	                                   Apply returns an error
 //	too little trust is left for a     -                                   wait for a new lease; after Tries such
 //	batch                                                                  leases in a row ErrNoLease, ErrLost
-//	… for half of a batch (OfOne)      the first half: applied again;      wait for a new lease
-//	                                   the second half: ErrLost
+//	… for a half of it, after OfOne    the first half: both are applied    wait for a new lease
+//	                                   again; the second half: its
+//	                                   requests are ErrLost, those of the
+//	                                   first have their results
 //	Apply takes longer than            no effect on their results          get smaller batches, which grow again when
 //	MaxBatchTime                                                           Apply takes less than half of MaxBatchTime
 //	a client leaves                    it waits for its answer, but not    it is taken out

@@ -31,7 +31,8 @@ type Options struct {
 }
 
 // New makes a Store whose leases last ttl. It refuses a client whose settings would
-// break a lock, if it can read them; see Tune.
+// break a lock, if it can read them; see Tune. It sends scripts by the client's Process,
+// not by Eval and EvalSha. A wrapper or a hook must not send one of them twice.
 func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("redislock: TTL %v: must be whole milliseconds, at least %v: Redis cannot represent it, and it is not rounded", ttl, TTLMin)
@@ -127,7 +128,7 @@ func Connect(addr string, ttl time.Duration) (*redis.Client, error) {
 }
 
 // checkClient refuses a client whose settings would break a lock. It accepts a client
-// whose settings it cannot read, such as a wrapper, which must not send a script twice.
+// whose settings it cannot read, such as a wrapper.
 func checkClient(client redis.UniversalClient, ttl time.Duration) error {
 	var errs []error
 	switch c := client.(type) {
@@ -138,12 +139,11 @@ func checkClient(client redis.UniversalClient, ttl time.Duration) error {
 	case *redis.Client:
 		o := c.Options()
 		if o.MaxRetries > 0 {
-			errs = append(errs, fmt.Errorf("MaxRetries is %d (0 means 3): set -1, or the client retries acquire by itself", o.MaxRetries))
+			errs = append(errs, fmt.Errorf("MaxRetries is %d (0 means 3): set -1, or the client repeats requests that are not scripts, such as those of Update", o.MaxRetries))
 		}
 		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
 	case *redis.ClusterClient:
-		// The client tries up to MaxRedirects times, which it needs to find the node. It does not
-		// repeat what it has sent; see once.
+		// The client tries up to MaxRedirects times, which it needs to find the node. See once.
 		o := c.Options()
 		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
 	}

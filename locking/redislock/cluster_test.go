@@ -153,13 +153,26 @@ func (g target) brokenRelease(t *testing.T) {
 		return lease
 	}
 
-	if err := store.Release(t.Context(), broken("b")); !errors.Is(err, locking.ErrOutcomeUnknown) {
-		t.Errorf("got %v, want an unknown outcome", err)
-	}
-	lease := broken("c")
+	lease := broken("b")
 	locks, _ := store.names(lease.Keys)
 	held, err := store.scripts.release.Run(t.Context(), client, locks, value(lease), lease.Owner).Int64()
-	if held != 0 || err != nil || g.proxy.Lost() != 2 {
+	if held != 0 || err != nil || g.proxy.Lost() != 1 {
 		t.Errorf("without once: %d still held, %v, %d replies lost; the client no longer repeats requests", held, err, g.proxy.Lost())
+	}
+
+	guard := NewGuard("return redis.call('INCR', KEYS[1])")
+	name := g.options.Prefix + "{" + tag + "}n"
+	if _, err := guard.Run(t.Context(), client, name+":fence", 1, []string{name}); err != nil { // so that the node has it
+		t.Fatal(err)
+	}
+	g.proxy.Lose(1)
+	_, err = guard.Run(t.Context(), client, name+":fence", 2, []string{name})
+	if n, got := client.Get(t.Context(), name).Int(); !errors.Is(err, locking.ErrOutcomeUnknown) || n != 2 || got != nil {
+		t.Errorf("guard: %v, and the script ran %d times (%v), want an unknown outcome and 2", err, n, got)
+	}
+
+	// Last: it is repeated in the background.
+	if err := store.Release(t.Context(), broken("c")); !errors.Is(err, locking.ErrOutcomeUnknown) || g.proxy.Lost() != 3 {
+		t.Errorf("got %v, want an unknown outcome; %d replies lost", err, g.proxy.Lost())
 	}
 }

@@ -255,7 +255,8 @@
 //
 // New refuses a client with go-redis' defaults, unless it is wrapped. Connect makes a
 // suitable client for a single server, and Tune sets the options for any kind of
-// server. In a Cluster several keys in one lease need Options.HashTag.
+// server. In a Cluster several keys in one lease need Options.HashTag. While their slot
+// moves to another node, the Cluster may refuse them (TRYAGAIN): an error, and no grant.
 //
 // A request returns as soon as ctx ends, with one exception. A cancellation (not a
 // deadline) during the first request to a server that has just stopped answering takes

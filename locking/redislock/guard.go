@@ -31,14 +31,17 @@ func NewGuard(script string) *Guard { return &Guard{redis.NewScript(guardLua + s
 // The guard is the name of a Redis key, one for each resource, that holds the greatest fence. It
 // must not expire, or be evicted, before what it guards. In a Cluster it has the hash tag of keys.
 //
-// After locking.ErrOutcomeUnknown the script may have run. The client must not retry requests by itself
-// (see Tune): a script that is not idempotent would run twice.
+// After locking.ErrOutcomeUnknown the script may have run. Run sends it once: a script that is not idempotent must
+// not run twice. A Scripter that is not a redis.UniversalClient must not repeat requests either.
 func (g *Guard) Run(ctx context.Context, c redis.Scripter, guard string, fence locking.Fence, keys []string, args ...any) (any, error) {
 	if fence <= 0 {
 		return nil, fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, guard)
 	}
 	if err := locking.CheckKeys([]string{guard}); err != nil {
 		return nil, err
+	}
+	if client, ok := c.(redis.UniversalClient); ok {
+		c = once{client}
 	}
 	result, err := g.script.Run(ctx, c, append(keys[:len(keys):len(keys)], guard), append(args[:len(args):len(args)], int64(fence))...).Result()
 	var reply redis.Error

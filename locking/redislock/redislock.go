@@ -124,8 +124,8 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 }
 
 // Release frees the keys. It returns locking.ErrLost if the lease no longer held
-// one of them; the others are freed all the same. After locking.ErrOutcomeUnknown
-// the release is retried in the background.
+// one of them; the others are freed all the same. After any other error the release
+// is retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	locks, _ := s.names(l.Keys)
@@ -136,9 +136,9 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 // released returns the result of a release. held is how many keys of l were still held.
 func (s *Store) released(l locking.Lease, held int64, err error, remove func(context.Context) error) error {
 	switch {
-	case errors.Is(err, locking.ErrOutcomeUnknown):
+	case err != nil:
 		s.resolver.Abandon(remove)
-	case err == nil && (held < int64(len(l.Keys)) || len(l.Keys) == 0):
+	case held < int64(len(l.Keys)) || len(l.Keys) == 0:
 		return locking.ErrLost
 	}
 	return err

@@ -61,9 +61,9 @@ func (s *Store) send(ctx context.Context, script *redis.Script, names []string, 
 	return a.n, s.classify(ctx, a.err)
 }
 
-// once sends each script at most once. By itself, a client of a Cluster sends a request
-// again whose connection broke. Of a release sent twice, the second finds nothing, and
-// the Store would report a lost lease.
+// once never sends a script again that a server may have run. By itself, a client of a
+// Cluster sends a request again whose connection broke. Of a release sent twice, the
+// second finds nothing, and the Store would report a lost lease.
 type once struct{ redis.UniversalClient }
 
 func (c once) EvalSha(ctx context.Context, hash string, names []string, args ...any) *redis.Cmd {
@@ -75,7 +75,7 @@ func (c once) Eval(ctx context.Context, script string, names []string, args ...a
 }
 
 func (c once) run(ctx context.Context, command, script string, names []string, args []any) *redis.Cmd {
-	words := []any{command, script, len(names)}
+	words := append(make([]any, 0, 3+len(names)+len(args)), command, script, len(names))
 	for _, name := range names {
 		words = append(words, name)
 	}

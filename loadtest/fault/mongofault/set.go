@@ -173,13 +173,13 @@ func lifetimeOf(ctx context.Context, m fault.Member) (seconds int, err error) {
 
 // Abandoned waits for silent, and returns the transactions that are open at the primary and whose clients sent
 // nothing for three quarters of that time: each by its session and its number.
-func Abandoned(ctx context.Context, set Set, silent time.Duration) (transactions []string) {
+func Abandoned(ctx context.Context, set Set, silent time.Duration) (transactions []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
 	fault.Wait(ctx, silent)
 	primary, _, err := set.primary(ctx, 0)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "aggregate", Value: 1},
@@ -194,12 +194,12 @@ func Abandoned(ctx context.Context, set Set, silent time.Duration) (transactions
 		{Key: "cursor", Value: bson.D{}},
 	})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	found, _ := answer.Lookup("cursor", "firstBatch").ArrayOK()
 	values, _ := found.Values()
 	for _, v := range values {
 		transactions = append(transactions, v.String())
 	}
-	return transactions
+	return transactions, nil
 }

@@ -92,7 +92,8 @@ func newSet(f Failover) *set {
 }
 
 // direct are the options of a client of one server, which may be killed or paused. A Sentinel that makes a server a
-// replica, or the master, also closes the connections of its clients. So a request is repeated; each may be.
+// replica, or the master, also closes the connections of its clients. So requests are repeated: all are idempotent.
+// (The client does not repeat a WATCH; isolate does.)
 func direct(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, MaxRetries: 3, DialerRetries: 1, ContextTimeoutEnabled: true,
@@ -230,7 +231,7 @@ func (s *set) fresh(ctx context.Context, master *redis.Client) (string, error) {
 // isolate makes a master refuse its replicas, at a moment at which the lock is free: a replica would keep
 // a lock of which it does not see the end. Clients and Sentinels do not notice.
 func isolate(ctx context.Context, master *redis.Client, name string) error {
-	for {
+	for broken := 0; ; {
 		err := master.Watch(ctx, func(tx *redis.Tx) error {
 			if n, err := tx.Exists(ctx, name).Result(); err != nil || n > 0 {
 				return cmp.Or(err, error(redis.TxFailedErr))
@@ -242,7 +243,14 @@ func isolate(ctx context.Context, master *redis.Client, name string) error {
 			})
 			return err
 		}, name)
-		if !errors.Is(err, redis.TxFailedErr) || !fault.Wait(ctx, time.Millisecond) {
+		var reply redis.Error
+		switch {
+		case err == nil || errors.As(err, &reply) && !errors.Is(err, redis.TxFailedErr) || broken == 3:
+			return err
+		case !errors.Is(err, redis.TxFailedErr): // the connection was closed
+			broken++
+		}
+		if !fault.Wait(ctx, time.Millisecond) {
 			return err
 		}
 	}

@@ -20,10 +20,11 @@ import (
 type Pauses struct {
 	Replicas fault.Pausable
 	TTL      time.Duration
-	// Aim returns the locks that stopped replicas hold. If there is none, the replica is
-	// resumed, and stopped again a moment later. A pause has outlived these locks if Aim
-	// returns none of them at its end. nil: the replica is stopped at any moment.
-	Aim func(context.Context) []string
+	// Aim returns the locks that stopped replicas seem to hold. If there is none, the replica is
+	// resumed, and stopped again a moment later. The locks that Aim returns once more after a
+	// third of the TTL are those of stopped replicas. The pause has outlived them if Aim returns
+	// none of them at its end. nil: the replica is stopped at any moment.
+	Aim func(context.Context) ([]string, error)
 	// InBatch stops replica n in a batch of several requests, and returns false if none came in time: that pause is no
 	// hit. nil: the replica is stopped at any moment.
 	InBatch func(ctx context.Context, n int, within time.Duration) (bool, error)
@@ -95,9 +96,12 @@ func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, 
 	case !stopped:
 		e.What = "" // nothing was done
 	case err == nil:
-		fault.Wait(ctx, d)
+		if len(held) > 0 && fault.Wait(ctx, p.TTL/3) {
+			held = p.still(ctx, held)
+		}
+		fault.Wait(ctx, time.Until(e.At.Add(d)))
 	}
-	outlived := len(held) > 0 && !slices.ContainsFunc(p.Aim(ctx), func(lock string) bool { return slices.Contains(held, lock) })
+	outlived := len(held) > 0 && p.gone(ctx, held)
 	err = errors.Join(err, p.Replicas.Resume(n))
 	e.Until = time.Now()
 	if stopped && e.Until.Sub(e.At) >= p.TTL*pauseShortest/2 && err == nil {
@@ -110,6 +114,18 @@ func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, 
 		err = fmt.Errorf("pause replica %d: %w", n+1, err)
 	}
 	return e, err
+}
+
+// still returns those of the locks that are held.
+func (p Pauses) still(ctx context.Context, locks []string) []string {
+	held, err := p.Aim(ctx)
+	return slices.DeleteFunc(locks, func(lock string) bool { return err != nil || !slices.Contains(held, lock) })
+}
+
+// gone reports whether none of the locks is held.
+func (p Pauses) gone(ctx context.Context, locks []string) bool {
+	held, err := p.Aim(ctx)
+	return err == nil && !slices.ContainsFunc(held, func(lock string) bool { return slices.Contains(locks, lock) })
 }
 
 // How often a replica is stopped at most to find it with a lock.
@@ -130,7 +146,7 @@ func (p Pauses) stop(ctx context.Context, n int) (stopped bool, held []string, e
 		if err != nil || !stopped || p.Aim == nil {
 			return stopped, nil, err
 		}
-		if held = p.Aim(ctx); len(held) > 0 || try == aims {
+		if held, _ = p.Aim(ctx); len(held) > 0 || try == aims { // after an error it aims again
 			return true, held, nil
 		}
 		if err := p.Replicas.Resume(n); err != nil || !fault.Wait(ctx, aimEvery) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,33 +83,44 @@ func TestPauses_ReplicasAreResumedHoweverTheFaultEnds(t *testing.T) {
 
 func TestPauses_AReplicaWithoutALockIsResumedAndStoppedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSleepers()
-		var looks atomic.Int64
-		aim := func(context.Context) []string { // the fourth that is stopped holds something, and another one later
-			switch n := looks.Add(1); {
-			case n == 4:
-				return []string{"a"}
-			case n > 4:
-				return []string{"b"}
+		s, began := newSleepers(), time.Now()
+		aim := func(context.Context) ([]string, error) {
+			switch since := time.Since(began); {
+			case since < 50*time.Millisecond:
+				return nil, nil
+			case since < time.Second:
+				return []string{"held"}, nil
 			}
-			return nil
+			return []string{"of another replica"}, nil
 		}
 		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, Aim: aim}.Inject(t.Context(), 4*time.Second)
 		seen := fault.Seen(events)
-		if err != nil || seen["pauses"] != 2 || seen["outlived"] != 1 || len(s.since) != 0 || len(s.slept[0])+len(s.slept[1]) < 4 {
+		if err != nil || seen["pauses"] != 2 || seen["outlived"] != 2 || len(s.since) != 0 || len(s.slept[0]) < 4 || len(s.slept[1]) < 4 {
 			t.Errorf("%v: %v, slept %v, still stopped %v", err, seen, s.slept, s.since)
 		}
 	})
 }
 
-func TestPauses_APauseHasOutlivedTheLockOnlyIfTheLockWasLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		always := func(context.Context) []string { return []string{"a", "b"} }
-		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Inject(t.Context(), 4*time.Second)
-		if seen := fault.Seen(events); err != nil || seen["pauses"] != 2 || seen["outlived"] != 0 {
-			t.Errorf("%v: %v", err, seen)
-		}
-	})
+func TestPauses_APauseHasOutlivedOnlyALockThatWasHeldAndIsLost(t *testing.T) {
+	for name, locks := range map[string]func(since time.Duration) ([]string, error){
+		"held to the end":      func(time.Duration) ([]string, error) { return []string{"a"}, nil },
+		"of a running replica": func(since time.Duration) ([]string, error) { return []string{since.String()}, nil },
+		"not known at the end": func(since time.Duration) ([]string, error) {
+			if since > time.Second {
+				return nil, errors.New("no primary")
+			}
+			return []string{"a"}, nil
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			aim := func(context.Context) ([]string, error) { return locks(time.Since(began)) }
+			events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: aim}.Inject(t.Context(), 4*time.Second)
+			if seen := fault.Seen(events); err != nil || seen["pauses"] != 2 || seen["outlived"] != 0 {
+				t.Errorf("%s: %v: %v", name, err, seen)
+			}
+		})
+	}
 }
 
 func TestPauses_OnlyAReplicaInABatchIsStopped(t *testing.T) {
