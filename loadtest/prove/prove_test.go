@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -95,13 +96,18 @@ func proven(t *testing.T, args ...string) (report loadtest.Report) {
 	return report
 }
 
-// The rate is low enough for the history to be decided within the time limit of a control: at the
-// usual rate a busy machine has dozens of requests for one product under way at once.
+// A rate must be low enough for the history to be decided within the time limit of a control: a busy machine has
+// dozens of requests for one product under way at once. On a fast one too few overlap at the lower rate.
 func TestProve_TheControlOversellsAndIsCaught(t *testing.T) {
-	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", "100", "--duration", "3s")
-	if s := report.Scenarios[0]; s.Violations["S1"] == 0 || s.Violations["oversold"] == 0 || s.Violations["I-LIN"] == 0 || s.Verdict != loadtest.Violated {
-		t.Errorf("%+v", s)
+	var shown []string
+	for _, rate := range []string{"100", "50"} {
+		s := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", rate, "--duration", "3s").Scenarios[0]
+		if s.Violations["S1"] > 0 && s.Violations["oversold"] > 0 && s.Violations["I-LIN"] > 0 && s.Verdict == loadtest.Violated {
+			return
+		}
+		shown = append(shown, fmt.Sprintf("at %s a second: %s %v", rate, s.Verdict, s.Violations))
 	}
+	t.Error(strings.Join(shown, "\n"))
 }
 
 func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {

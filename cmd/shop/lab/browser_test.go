@@ -38,7 +38,7 @@ func openBrowser(t *testing.T) browser {
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(1280, 900)); err != nil { // the browser lives as long as this ctx
 		t.Fatalf("chromium: %v\nis it installed? apt-get install chromium", err)
 	}
-	ctx, cancel := context.WithTimeout(tab, 3*time.Minute) // six races that take all of their time
+	ctx, cancel := context.WithTimeout(tab, 6*time.Minute) // twelve races that take all of their time
 	t.Cleanup(func() {
 		cancel()
 		if err := chromedp.Cancel(tab); err != nil { // waits for the process
@@ -133,7 +133,7 @@ func (b browser) verdicts() (left, right string) {
 func (b browser) race(missing func() string) {
 	b.Helper()
 	why := "not run"
-	for n := 0; n < 3 && why != ""; n++ {
+	for n := 0; n < raceTries && why != ""; n++ {
 		b.do(chromedp.SendKeys(`input[name="seed"]`, "\r"), chromedp.WaitNotVisible("#again"), chromedp.WaitVisible("#again"))
 		why = missing()
 	}

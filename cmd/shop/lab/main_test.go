@@ -197,12 +197,14 @@ func (s *served) recount(flow string, lane int) (n int64) {
 	return n
 }
 
-// shows runs a race again, at most twice, until it shows what it should: on a machine that is too busy the time of a
-// race may end before that.
+// raceTries bounds how often a test runs a race: on a busy machine few of its requests meet, and its time may end early.
+const raceTries = 6
+
+// shows runs a race until it shows what it should, raceTries times at most.
 func (s *served) shows(settings Settings, missing func(Result) string) (r Result) {
 	s.t.Helper()
 	why := "no race"
-	for n := 0; n < 3 && why != ""; n++ {
+	for n := 0; n < raceTries && why != ""; n++ {
 		r = s.race(settings)
 		if why = missing(r); why != "" {
 			s.t.Log(why)
