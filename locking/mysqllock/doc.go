@@ -159,8 +159,8 @@
 //
 // # The client
 //
-// The tests run on MariaDB 10.11, or on the server of SHOP_MYSQL_DSN; they have passed on MySQL 9.7.4 too, where the
-// restart of a server is MariaDB's all the same.
+// The tests run on MariaDB 10.11, or on the server of SHOP_MYSQL_DSN. They have passed on MySQL 8.4.8 and 9.7.4 too;
+// the test that restarts a server starts a MariaDB even then.
 //
 // Both stores work with any DSN of github.com/go-sql-driver/mysql. When a ctx ends, the driver closes the
 // connection, and the server executes the statement to its end all the same. So a request whose ctx has

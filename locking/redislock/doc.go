@@ -162,8 +162,8 @@
 // The line does not guarantee an order. A request that arrives before that of the woken process is
 // granted; the woken process then returns to the front of the line, or, if a grant had put it there, to its end.
 // If a process that waits for several locks is woken while one of them is still held, it wakes the next process for
-// each lock that is free. A process that has
-// subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
+// each lock that is free. The release of a lock that is gone, because it expired or was deleted, wakes the next process too.
+// A process that has subscribed to nothing, because it is dead, is passed over (but not in a Cluster, where PUBLISH does not
 // count the subscribers of other nodes).
 //
 // A message may be lost: Redis sends it once, to the current subscribers. So a waiter that gets no message sends its

@@ -67,8 +67,8 @@ func withTake(script string) string {
 // Acquire waits for all keys: in this process in the order of arrival, and the processes
 // that wait get their turns in the order in which they began to wait. In its turn a process may grant
 // a key to several of its waiters, for 2 ms at most if others wait. A process that comes at the
-// moment of a release may be faster than the one that is woken. A key that expires, or whose
-// message is lost, is requested again within a quarter of a second.
+// moment of a release may be faster than the one that is woken. A key that expires before
+// its release, or whose message is lost, is requested again within a quarter of a second.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if another
 // holder had a key, or another request of this process waited for it in front.

@@ -102,6 +102,36 @@ func TestWaiter_NoticesARelease(t *testing.T) {
 	})
 }
 
+// The lock is gone, and its holder finds that out at the release. The next process is woken all the same.
+func TestWaiter_TheReleaseOfALostLockWakesTheNext(t *testing.T) {
+	t.Parallel()
+	locktest.Subtests(t, map[string]bool{"mine or not value": true, "mine": false}, func(t *testing.T, wakes bool) {
+		prefix := newPrefix(t, redisURL(t))
+		holder, w := waiter(t, "waiter", redisURL(t), prefix), waiter(t, "waiter", redisURL(t), prefix)
+		if !wakes {
+			holder.Store.(*Waiter).release = edited(t, withTake(wakeLua), "mine or not value", "mine")
+		}
+		subscribe(t, w.inbox)
+		held := locktest.Taken(t, holder, "k")
+		done := w.awaits(t)
+		if err := w.inbox.store.client.Del(t.Context(), w.inbox.store.scope("k")+"lock:k").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := holder.Release(t.Context(), held); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("got %v, want ErrLost", err)
+		}
+		if !wakes {
+			select {
+			case o := <-done:
+				t.Errorf("granted: %+v", o)
+			case <-time.After(time.Second):
+			}
+			w.inbox.wakeAll()
+		}
+		give(t, w, awaited(t, done))
+	})
+}
+
 // Processes are woken in the order in which they began to wait: if the last was woken, two of three could pass the lock to
 // each other for ever.
 func TestWaiter_WakesProcessesInOrder(t *testing.T) {

@@ -18,6 +18,7 @@
 -- returns  how many of the locks were still under this grant, times two; plus 1 if this
 --          process is the first in a line; or minus the fence of the owner that waited
 --
+-- A lock that is gone, because it expired or was deleted, wakes the first in its line as well: it is free.
 -- A user who may not publish releases all the same (pcall): waiters poll.
 local next, locks, process, waiting = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local lasts, again, grant, owner = ARGV[6], ARGV[7] == '1', ARGV[8], ARGV[9]
@@ -42,9 +43,10 @@ end
 local held, own = 0, 0
 for i = 1, locks do
   local value = redis.call('GET', KEYS[i])
+  local mine = value and string.match(value, '^%d+:(.*)$') == owner
   if value == grant then held = held + 1 end
-  if value and string.match(value, '^%d+:(.*)$') == owner then
-    redis.call('DEL', KEYS[i])
+  if mine then redis.call('DEL', KEYS[i]) end
+  if mine or not value then
     own = math.max(own, keeps and 1 or wake(lines[i], KEYS[i], waiting:sub(i, i) == '1'))
   end
 end
