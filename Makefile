@@ -111,13 +111,14 @@ hot: build ## combined against the plain strategies and the other locks, with ta
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
 
-screenshots: ready ## write docs/lab.png: a browser test of the lab page races, and takes it
-	@SHOP_SCREENSHOTS=$(CURDIR)/docs $(STACK) -- go test -count=1 -run TestPage_AVisitorSeesTheLateWrite ./cmd/shop/lab
+screenshots: ready ## write docs/race.png and docs/lab.png: browser tests of the lab page race, and take them
+	@SHOP_SCREENSHOTS=$(CURDIR)/docs $(STACK) -- go test -count=1 -run TestPage_AVisitorSees ./cmd/shop/lab
 
 clean: ## remove bin and report
 	@rm -rf bin report
 
 build: ## the programs, into bin/
+	@test -x $(SHOP) || echo "build: compiling, which takes 1 to 4 minutes the first time"
 	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./loadtest/hot ./compose/local)
 
 ready: build

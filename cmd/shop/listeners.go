@@ -20,7 +20,7 @@ func (f listenerFlags) open() (*listeners, error) {
 	l := &listeners{}
 	var err error
 	if l.api, err = net.Listen("tcp", f.Listen); err != nil {
-		return nil, fmt.Errorf("%w\nis another shop running? choose another --listen (SHOP_LISTEN)", err)
+		return nil, fmt.Errorf("%w\nis another shop running? choose another --listen (SHOP_LISTEN), and another --metrics-listen (SHOP_METRICS_LISTEN)", err)
 	}
 	if l.metrics, err = listenMetrics(f.MetricsListen); err != nil {
 		l.close()

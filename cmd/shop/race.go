@@ -51,8 +51,10 @@ func (c *raceCmd) Run(ctx context.Context, out io.Writer) error {
 	} else {
 		err = printRace(out, result)
 	}
-	if err == nil && !result.Holds() {
-		err = errors.New("race: an invariant is broken")
+	for _, l := range result.Lanes {
+		if err == nil && !l.Verdict.Holds {
+			err = fmt.Errorf("race: %s broke an invariant", l.Strategy)
+		}
 	}
 	return err
 }
@@ -66,7 +68,7 @@ func labConfig(s stores, etcd etcdSettings, redisURL string, log *slog.Logger) l
 
 func printRace(out io.Writer, result *lab.Result) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "strategy\tper s\tp50 ms\tp99 ms\tlock p99 ms\tlost\tfaults\tverdict")
+	fmt.Fprintln(table, "strategy\tper s\tp50 ms\tp99 ms\tlock p99 ms\tleases lost\tfaults\tverdict")
 	for _, l := range result.Lanes {
 		s := l.Samples[len(l.Samples)-1]
 		fmt.Fprintf(table, "%s\t%.0f\t%.1f\t%.1f\t%.1f\t%d\t%d\t%s\n", l.Strategy, s.PerSecond, s.P50, s.P99, s.Wait99, s.Lost, s.Faults, l.Verdict.Text)

@@ -133,10 +133,13 @@ func (p *Proxy) set(change func()) {
 
 func (p *Proxy) listen(t testing.TB, addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The address was just closed. A child of this process that has been forked, and has not called exec yet, has it open.
+	var l net.Listener
+	Eventually(t, addr+" is free", func() (free bool) {
+		var err error
+		l, err = net.Listen("tcp", addr)
+		return err == nil
+	})
 	p.set(func() { p.listener, p.refusing = l, false })
 	p.running.Go(func() {
 		for {

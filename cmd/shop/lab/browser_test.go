@@ -158,6 +158,9 @@ func (b browser) count(n int, selector string) int {
 	return eval[int](b, fmt.Sprintf(`%s[%d].querySelectorAll(".time %s").length`, panels, n, selector))
 }
 
+// limits are the heights at which the panels draw the limit of their figures.
+const limits = `[...document.querySelectorAll(".figures .limit")].map((line) => Number(line.getAttribute("d").match(/ ([\d.]+)H/)[1]))`
+
 // label returns the text alternative of the time line of a lane.
 func (b browser) label(n int) string {
 	b.Helper()
@@ -189,10 +192,14 @@ func TestPage_AVisitorSeesTheOversell(t *testing.T) {
 		}
 		return ""
 	})
+	b.shoot("race", `document.querySelector("#again").getBoundingClientRect().top`)
 	if command := eval[string](b, `document.querySelector("#command").innerText`); !strings.Contains(command, "--flow inventory --seed 1 --strategy naive --strategy redis+row") {
 		t.Errorf("the command is %s", command)
 	}
 	const background = `getComputedStyle(document.body).backgroundColor`
+	if scale := eval[[]float64](b, limits); len(scale) != 2 || scale[0] != scale[1] {
+		t.Errorf("the stock is drawn at %v px: the panels differ in their scale", scale)
+	}
 	light := eval[string](b, background)
 	b.prefer("dark")
 	if dark := eval[string](b, background); dark == light {

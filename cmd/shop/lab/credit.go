@@ -18,7 +18,7 @@ import (
 // creditFlow credits one wallet.
 var creditFlow = &flow{
 	Name: "wallet", Title: "A race for a wallet",
-	About: "Two strategies make the same credits to one wallet at the same time, each on two replicas of the shop, with a real MongoDB. Each credit is of 1000.00 EUR, and a bonus service adds some cents. At the end MongoDB compares the balance with the credits, and the bonus service lists its calls.",
+	About: "Two strategies make the same credits to one wallet at the same time, each on two replicas that are started for the race, with a real MongoDB. Each credit is of 1000.00 EUR, and a bonus service adds some cents. At the end MongoDB compares the balance with the credits, and the bonus service lists its calls.",
 	Size:  "Credits",
 	Words: map[string]string{"done": "credited", "refused": "refused", "paused": "what its transactions had locked stayed locked", "what": "credits acknowledged, and credits in the balance"},
 	Figures: []Figure{
@@ -33,7 +33,7 @@ var creditFlow = &flow{
 		Cut:   "Twice, all connections to MongoDB are cut, and refused for a second. The bonus service may then be called again: no lock prevents that.",
 	},
 	Default:    Settings{Strategies: []string{"naive", "lockid"}, Clients: 32, Size: 60, Fault: NoFault},
-	invariants: append(slices.Clone(wallet.Invariants.Invariants), wallet.SideEffects),
+	Invariants: append(slices.Clone(wallet.Invariants.Invariants), wallet.SideEffects),
 	requests:   1, moments: []moment{read}, dropEvery: 1,
 	open: openCredit,
 }

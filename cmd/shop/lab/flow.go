@@ -50,12 +50,12 @@ type flow struct {
 	Strategies []Strategy
 	Faults     map[Fault]string // → what it does here
 	Default    Settings
+	Invariants []invariant.Invariant
 
-	invariants []invariant.Invariant
-	requests   int      // for each of Settings.Size
-	moments    []moment // at which faults hit, in turns
-	dropEvery  int      // the fault Drop hits one of so many requests
-	open       func(context.Context, site, *lane) (scene, error)
+	requests  int      // for each of Settings.Size
+	moments   []moment // at which faults hit, in turns
+	dropEvery int      // the fault Drop hits one of so many requests
+	open      func(context.Context, site, *lane) (scene, error)
 }
 
 // Figure is a number from the stores of a lane.

@@ -21,16 +21,18 @@ function canvas(element, height) {
   return width;
 }
 
-// chart draws curves of [time, value] with their last values.
-function chart(element, curves, limit, label) {
+// chart draws curves of [time, value] with their last values, from 0 to most. A limit is a dashed line with a name.
+function chart(element, curves, most, label, limit) {
   const height = 120, left = 4, right = 96, width = canvas(element, height);
-  const points = curves.flatMap((c) => c.points);
-  const end = Math.max(1, ...points.map((p) => p[0])), top = Math.max(1, limit || 0, ...points.map((p) => p[1])) * 1.05;
+  const end = Math.max(1, ...curves.flatMap((c) => c.points).map((p) => p[0])), top = Math.max(1, most) * 1.05;
   const x = (t) => left + (width - left - right) * t / end, y = (v) => height - 16 - (height - 24) * v / top;
   element.setAttribute("aria-label", label);
   element.append(svg("path", { class: "axis", d: `M${left} ${y(0)}H${x(end)}` }),
     svg("text", { class: "dim", x: x(end), y: height - 3, "text-anchor": "end" }, `${(end / 1000).toFixed(1)} s`));
-  if (limit) element.append(svg("path", { class: "limit", d: `M${left} ${y(limit)}H${x(end)}` }));
+  if (limit) {
+    element.append(svg("path", { class: "limit", d: `M${left} ${y(limit.value)}H${x(end)}` }),
+      svg("text", { class: "dim", x: x(end), y: y(limit.value) - 4, "text-anchor": "end" }, `${limit.name} ${limit.value}`));
+  }
   let last = -Infinity;
   const ends = curves.filter((c) => c.points.length).sort((a, b) => a.points.at(-1)[1] - b.points.at(-1)[1]).reverse();
   for (const c of ends) {
@@ -86,6 +88,7 @@ function timeline(lane) {
   const height = 34 * Math.max(1, list.length) + 18, width = canvas(element, height), short = width < 420;
   [range.max, range.value, range.hidden] = [most, first, most === 0];
   lane.node.querySelector("output").textContent = list.length ? `${first + 1} to ${first + list.length} of ${all.length}` : "none yet";
+  lane.node.querySelector(".holders figcaption").textContent = `Who held what, and when${lane.told ?? ""}`;
   element.setAttribute("aria-label", list.map((p) => `request ${p.n} on replica ${p.replica}${p.fence ? `, fence ${p.fence}` : ""}: ${describe(p)}`).join("; "));
   if (!list.length) return;
   const begin = Math.min(...list.map((p) => p.acquired ?? p.read)), end = Math.max(begin + 1, ...list.map((p) => Math.max(p.released ?? p.committed ?? p.last, ...p.pauses.map((q) => q[1]))));
@@ -121,11 +124,14 @@ function draw(lane) {
   const stores = lane.strategy.Stores, waits = stores.some((store) => store !== "postgres"), leases = stores.includes("redis") || stores.includes("etcd");
   const curve = (name, kind, value, first = 0, unit = "") => ({ name, kind, unit, points: [[0, first], ...lane.samples.map((s) => [s.t, value(s)])] });
   const summary = flow.Figures.map((f) => `${f.Label} ${words(f, s.figures[f.Key])}`).join(", ");
-  const drawn = flow.Figures.filter((f) => f.Curve);
-  chart(lane.node.querySelector(".figures"), drawn.map((f) => curve(f.Label, f.Curve, (s) => amount(f, s.figures[f.Key]), amount(f, lane.samples[0].figures[f.Key]), f.Unit && ` ${f.Unit}`)),
-    flow.Limit && s.figures[flow.Limit], summary);
+  const drawn = flow.Figures.filter((f) => f.Curve), limit = flow.Figures.find((f) => f.Key === flow.Limit);
+  const kind = (f) => (f.Curve === "bad" && limit && s.figures[f.Key] <= s.figures[limit.Key] ? "within" : f.Curve);
+  const samples = lanes.flatMap((l) => l.samples); // both panels have one scale
+  chart(lane.node.querySelector(".figures"), drawn.map((f) => curve(f.Label, kind(f), (s) => amount(f, s.figures[f.Key]), amount(f, lane.samples[0].figures[f.Key]), f.Unit && ` ${f.Unit}`)),
+    Math.max(...samples.flatMap((s) => drawn.map((f) => amount(f, s.figures[f.Key])))), summary, limit && { name: limit.Label, value: s.figures[limit.Key] });
   const lock = waits ? [curve("lock p99", "dash", (s) => s.wait99)] : [];
-  chart(lane.node.querySelector(".latency"), [curve("p50", "good", (s) => s.p50), curve("p99", "bad", (s) => s.p99), ...lock], 0, `p50 ${s.p50} ms, p99 ${s.p99} ms`);
+  chart(lane.node.querySelector(".latency"), [curve("p50", "good", (s) => s.p50), curve("p99", "bad", (s) => s.p99), ...lock],
+    Math.max(...samples.flatMap((s) => [s.p99, s.wait99 ?? 0])), `p50 ${s.p50} ms, p99 ${s.p99} ms`);
   const numbers = {
     ...Object.fromEntries(flow.Figures.map((f) => [f.Label, words(f, s.figures[f.Key])])),
     "answers": s.answered, "per second": s.per_second.toFixed(0),
@@ -146,16 +152,17 @@ function draw(lane) {
 // show shows a verdict, and the part of the time line that explains it.
 function show(lane, verdict) {
   lane.verdict = verdict;
-  const node = lane.node.querySelector(".verdict"), broken = Object.entries(verdict.broken).map(([name, n]) => `${name}: ${n}`);
+  const means = (name) => flow.Invariants.find((i) => name.endsWith(`(${i.Code})`))?.Means;
+  const node = lane.node.querySelector(".verdict"), broken = Object.entries(verdict.broken).map(([name, n]) => `${name}: ${n}${means(name) ? `, against “${means(name)}”` : ""}`);
   node.className = `verdict ${verdict.holds ? "good" : "bad"}`;
   node.textContent = `${verdict.holds ? "✓" : "✗"} ${verdict.text}`;
   const small = document.createElement("small");
-  small.textContent = verdict.holds ? `every invariant holds in the store${lane.strategy.Safe ? "" : ", this time"}` : `violations in the store: ${broken.join(", ")}`;
+  small.textContent = verdict.holds ? `every invariant holds in the store${lane.strategy.Safe ? "" : ", this time"}` : `violations in the store: ${broken.join("; ")}`;
   node.append(small);
   const all = holders(lane), told = all.findIndex((p) => p.over || p.stale || p.pauses.length || p.marks.some((m) => m[0] !== "called"));
   const at = told < 0 ? all.findLastIndex((p) => p.answer === "done") - rows / 2 : told - 3; // or where the last request has its effect
   lane.first = Math.max(0, at);
-  draw(lane);
+  lane.told = told < 0 ? ": the last requests with an effect" : ": around the first fault, or the first lost update";
 }
 
 // setUp makes the panels of a race.
@@ -166,7 +173,7 @@ function setUp(settings) {
     node.querySelector(".why").textContent = strategy.Why;
     node.querySelector(".what").textContent = flow.Words.what;
     const lane = { node, strategy, samples: [], byNumber: new Map() };
-    node.querySelector("input").addEventListener("input", (e) => { lane.first = Number(e.target.value); timeline(lane); });
+    node.querySelector("input").addEventListener("input", (e) => { [lane.first, lane.told] = [Number(e.target.value)]; timeline(lane); });
     return lane;
   });
   $("lanes").replaceChildren(...lanes.map((l) => l.node));
@@ -186,11 +193,12 @@ function follow(id) {
     const { lane, sample, events } = JSON.parse(e.data);
     for (const event of events ?? []) fold(lanes[lane], event);
     lanes[lane].samples.push(sample);
-    draw(lanes[lane]);
+    lanes.forEach(draw);
   });
   source.addEventListener("verdict", (e) => {
     source.close();
     JSON.parse(e.data).forEach((verdict, n) => show(lanes[n], verdict));
+    lanes.forEach(draw);
     $("status").textContent = lanes.map((l) => `${l.strategy.Name} ${l.verdict.text}.`).join(" ");
     $("again").hidden = false;
     $("run").disabled = false;

@@ -19,7 +19,7 @@ import (
 // moneyFlow pays from one account to an account of each client.
 var moneyFlow = &flow{
 	Name: "transfer", Title: "A race for money",
-	About: "Two strategies make the same payments at the same time, each on two replicas of the shop, with real PostgreSQL and etcd. All payments are of 100.00 EUR from one account, which has enough for each of them once. At the end PostgreSQL adds up the balances: what was paid and not debited came from nowhere.",
+	About: "Two strategies make the same payments at the same time, each on two replicas that are started for the race, with real PostgreSQL and etcd. All payments are of 100.00 EUR from one account, which has enough for each of them once. At the end PostgreSQL adds up the balances: what was paid and not debited came from nowhere.",
 	Size:  "Payments",
 	Words: map[string]string{"done": "paid", "refused": "insufficient funds", "paused": "what it had sent to PostgreSQL arrived at the end of the pause", "what": "euros by which balances differ from their entries"},
 	Figures: []Figure{
@@ -36,7 +36,7 @@ var moneyFlow = &flow{
 		Cut:   "Twice, all connections to etcd are cut, and refused for a second, as if etcd were killed. Without a lock in etcd there is nothing to cut.",
 	},
 	Default:    Settings{Strategies: []string{"etcd-unfenced", "etcd-fence-only"}, Clients: 32, Size: 100, Fault: Pause},
-	invariants: transfer.Invariants.Invariants,
+	Invariants: transfer.Invariants.Invariants,
 	requests:   1, moments: []moment{read, granted}, dropEvery: 8,
 	open: openMoney,
 }

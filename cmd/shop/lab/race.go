@@ -53,16 +53,6 @@ type Result struct {
 	Lanes   []Lane    `json:"lanes"`
 }
 
-// Holds reports whether no strategy broke an invariant.
-func (r *Result) Holds() bool {
-	for _, l := range r.Lanes {
-		if !l.Verdict.Holds {
-			return false
-		}
-	}
-	return true
-}
-
 // Race is a race that is about to run.
 type Race struct {
 	settings Settings
@@ -220,7 +210,7 @@ func (l *lane) judge(ctx context.Context) (v Verdict, err error) {
 	v.Broken, v.Text = map[string]int64{}, text
 	for name, n := range found {
 		if _, shown := v.Figures[name]; n > 0 && !shown {
-			v.Broken[invariant.Find(l.flow.invariants, name).String()] = n
+			v.Broken[invariant.Find(l.flow.Invariants, name).String()] = n
 		}
 	}
 	v.Holds = len(v.Broken) == 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/combine"
 )
 
 // replica is one service of a lane, with connections and a lock store of its own, as another process would have.
@@ -36,9 +37,10 @@ func newReplica(l *lane, number int) *replica {
 // attemptKey is the context key of the number of an attempt.
 type attemptKey struct{}
 
-// attempt returns the attempt that ctx belongs to: a request, or a batch.
+// attempt returns the attempt that ctx belongs to: a request, or a batch. (The ctx of a batch of one has the values of
+// its request's.)
 func (r *replica) attempt(ctx context.Context) int {
-	if n, ok := ctx.Value(attemptKey{}).(int); ok {
+	if n, ok := ctx.Value(attemptKey{}).(int); ok && combine.Requests(ctx) == 0 {
 		return n
 	}
 	return int(r.batch.Load())

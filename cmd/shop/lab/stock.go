@@ -16,7 +16,7 @@ import (
 // stockFlow sells one product.
 var stockFlow = &flow{
 	Name: "inventory", Title: "A race for stock",
-	About: "Two strategies sell the same stock to the same buyers at the same time, each on two replicas of the shop, with real PostgreSQL and Redis. The buyers want three times the stock. At the end PostgreSQL counts what was sold.",
+	About: "Two strategies sell the same stock to the same buyers at the same time, each on two replicas that are started for the race, with real PostgreSQL and Redis. The buyers want three times the stock. At the end PostgreSQL counts what was sold.",
 	Size:  "Stock",
 	Words: map[string]string{"done": "sold", "refused": "out of stock", "paused": "the purchase that it stopped at had read the stock", "what": "units sold, and stock left, from the tables"},
 	Figures: []Figure{
@@ -30,7 +30,7 @@ var stockFlow = &flow{
 		Cut:   "Twice, all connections to Redis are cut, and refused for a second, as if Redis were killed. Without a lock in Redis there is nothing to cut.",
 	},
 	Default:    Settings{Strategies: []string{"naive", "redis+row"}, Clients: 32, Size: 100, Fault: NoFault},
-	invariants: inventory.Invariants.Invariants,
+	Invariants: inventory.Invariants.Invariants,
 	requests:   3, moments: []moment{read}, dropEvery: 4,
 	open: openStock,
 }
@@ -80,13 +80,17 @@ func (s *stock) replica(ctx context.Context, r *replica) (act, error) {
 	s.lane.onClose(func() { _ = client.Close() })
 	client.AddHook(&r.locks)
 	prefix := s.LockPrefix + s.name
-	store, err := redislock.New(client, redisTTL, redislock.Options{Prefix: prefix})
+	store, err := redislock.NewWaiter(client, redisTTL, redislock.Options{Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}
 	s.lane.onClose(store.Close)
+	var locks locking.Store = queued{traced{store, r}, store}
+	if s.lane.settings.Fault == Drop {
+		locks = traced{store.Store, r} // its waiters poll, so the next one comes soon after a lock is gone
+	}
 	service, err := inventory.New(inventory.Config{
-		Pool: pool, Locks: traced{store, r}, Lock: locking.Options{Observer: s.lane.record.observe},
+		Pool: pool, Locks: locks, Lock: locking.Options{Observer: s.lane.record.observe},
 		Strategy: s.lane.strategy.Name, Encode: encode[inventory.Order], Log: s.Log, Count: counts[inventory.EventKind](s.lane.record),
 		Failpoint: func(ctx context.Context, step inventory.Step, _ string) { r.step(ctx, string(step)) },
 	})

