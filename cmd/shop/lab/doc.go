@@ -42,8 +42,8 @@
 //
 // # The plots
 //
-// Each is a few curves on one scale, or the bars of the time line, so lab.js draws them as SVG: a chart library such as
-// uPlot has no time line of locks, and would be code to vendor and to update.
+// uPlot draws the curves: uplot/ has the files of the npm package uplot 1.6.32 as they were published, and its licence, MIT.
+// It has no time line of locks: lab.js draws that as SVG.
 //
 // # The other pages
 //

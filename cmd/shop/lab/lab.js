@@ -21,25 +21,32 @@ function canvas(element, height) {
   return width;
 }
 
-// chart draws curves of [time, value] with their last values, from 0 to most. A limit is a dashed line with a name.
-function chart(element, curves, most, label, limit) {
-  const height = 120, left = 4, right = 96, width = canvas(element, height);
-  const end = Math.max(1, ...curves.flatMap((c) => c.points).map((p) => p[0])), top = Math.max(1, most) * 1.05;
-  const x = (t) => left + (width - left - right) * t / end, y = (v) => height - 16 - (height - 24) * v / top;
+// The colors of the curves of each kind, from lab.css.
+const colors = { good: "--left", bad: "--bad", within: "--dim", dash: "--dim", limit: "--dim" };
+const dark = matchMedia("(prefers-color-scheme: dark)");
+dark.addEventListener("change", () => lanes.forEach(draw));
+
+// chart draws curves of [milliseconds, value], all at the same times, from 0 to most. Without the pointer its legend has the last values.
+function chart(element, curves, most, label) {
+  const data = [curves[0].points.map((p) => p[0] / 1000), ...curves.map((c) => c.points.map((p) => p[1]))];
+  const shape = JSON.stringify([element.clientWidth, dark.matches, curves.map((c) => [c.name, c.kind])]);
+  element.most = Math.max(1, most) * 1.05;
   element.setAttribute("aria-label", label);
-  element.append(svg("path", { class: "axis", d: `M${left} ${y(0)}H${x(end)}` }),
-    svg("text", { class: "dim", x: x(end), y: height - 3, "text-anchor": "end" }, `${(end / 1000).toFixed(1)} s`));
-  if (limit) {
-    element.append(svg("path", { class: "limit", d: `M${left} ${y(limit.value)}H${x(end)}` }),
-      svg("text", { class: "dim", x: x(end), y: y(limit.value) - 4, "text-anchor": "end" }, `${limit.name} ${limit.value}`));
-  }
-  let last = -Infinity;
-  const ends = curves.filter((c) => c.points.length).sort((a, b) => a.points.at(-1)[1] - b.points.at(-1)[1]).reverse();
-  for (const c of ends) {
-    element.append(svg("path", { class: `curve ${c.kind}`, d: "M" + c.points.map((p) => `${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("L") }));
-    const at = last = Math.max(last + 12, Math.max(10, y(c.points.at(-1)[1]) + 4)); // labels do not overlap
-    element.append(svg("text", { class: c.kind, x: x(end) + 6, y: at }, `${c.name} ${Math.round(c.points.at(-1)[1])}${c.unit ?? ""}`));
-  }
+  if (element.shape === shape) return element.plot.setData(data);
+  const color = (name) => getComputedStyle(element).getPropertyValue(name);
+  const axis = { stroke: color("--dim"), font: "11px system-ui", grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
+  element.plot?.destroy();
+  element.shape = shape;
+  element.plot = new uPlot({
+    width: element.clientWidth, height: 150,
+    scales: { x: { time: false }, y: { range: () => [0, element.most] } },
+    axes: [{ ...axis, size: 24, space: 60, values: (_, list) => list.map((v) => `${v} s`) }, { ...axis, size: 44, space: 24 }],
+    cursor: { y: false, drag: { x: false } },
+    series: [{ label: "after", value: (u, v) => `${(v ?? u.data[0].at(-1)).toFixed(1)} s` }, ...curves.map((c) => ({
+      label: c.name, stroke: color(colors[c.kind]), width: c.kind === "limit" ? 1 : 2, dash: c.kind === "limit" || c.kind === "dash" ? [4, 3] : undefined,
+      points: { show: false }, value: (u, v, n) => `${Math.round(v ?? u.data[n].at(-1))}${c.unit}`,
+    }))],
+  }, data, element);
 }
 
 // fold adds an event to its attempt.
@@ -127,8 +134,10 @@ function draw(lane) {
   const drawn = flow.Figures.filter((f) => f.Curve), limit = flow.Figures.find((f) => f.Key === flow.Limit);
   const kind = (f) => (f.Curve === "bad" && limit && s.figures[f.Key] <= s.figures[limit.Key] ? "within" : f.Curve);
   const samples = lanes.flatMap((l) => l.samples); // both panels have one scale
-  chart(lane.node.querySelector(".figures"), drawn.map((f) => curve(f.Label, kind(f), (s) => amount(f, s.figures[f.Key]), amount(f, lane.samples[0].figures[f.Key]), f.Unit && ` ${f.Unit}`)),
-    Math.max(...samples.flatMap((s) => drawn.map((f) => amount(f, s.figures[f.Key])))), summary, limit && { name: limit.Label, value: s.figures[limit.Key] });
+  const figures = drawn.map((f) => curve(f.Label, kind(f), (s) => amount(f, s.figures[f.Key]), amount(f, lane.samples[0].figures[f.Key]), f.Unit && ` ${f.Unit}`));
+  if (limit) figures.push(curve(limit.Label, "limit", (s) => s.figures[limit.Key], s.figures[limit.Key]));
+  chart(lane.node.querySelector(".figures"), figures,
+    Math.max(...samples.flatMap((s) => drawn.map((f) => amount(f, s.figures[f.Key])))), summary);
   const lock = waits ? [curve("lock p99", "dash", (s) => s.wait99)] : [];
   chart(lane.node.querySelector(".latency"), [curve("p50", "good", (s) => s.p50), curve("p99", "bad", (s) => s.p99), ...lock],
     Math.max(...samples.flatMap((s) => [s.p99, s.wait99 ?? 0])), `p50 ${s.p50} ms, p99 ${s.p99} ms`);

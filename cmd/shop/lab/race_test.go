@@ -365,7 +365,7 @@ func TestOpen_RefusesASchemaWhoseNameWouldBeCutOff(t *testing.T) {
 func TestLab_ThePageMayLoadNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, path := range []string{"/", "/lab/lab.js", "/lab/lab.css"} {
+	for _, path := range []string{"/", "/lab/lab.js", "/lab/lab.css", "/lab/uplot/uPlot.iife.min.js", "/lab/uplot/uPlot.min.css"} {
 		res := s.send("GET", path, "", nil)
 		policy := res.Header.Get("Content-Security-Policy")
 		if res.StatusCode != http.StatusOK || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {

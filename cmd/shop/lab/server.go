@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-//go:embed *.html *.js *.css
+//go:embed *.html *.js *.css uplot/*.js uplot/*.css
 var files embed.FS
 
 var pages = template.Must(template.ParseFS(files, "*.html"))
@@ -55,7 +55,10 @@ func New(cfg Config) *Lab {
 	l.life, l.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
-	for name, kind := range map[string]string{"lab.js": "text/javascript", "shop.js": "text/javascript", "patterns.js": "text/javascript", "lab.css": "text/css"} {
+	const script, style = "text/javascript", "text/css"
+	for name, kind := range map[string]string{
+		"lab.js": script, "shop.js": script, "patterns.js": script, "uplot/uPlot.iife.min.js": script, "lab.css": style, "uplot/uPlot.min.css": style,
+	} {
 		mux.HandleFunc("GET /lab/"+name, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind+"; charset=utf-8")
 			http.ServeFileFS(w, r, files, name)
