@@ -60,6 +60,10 @@
 // there. The first makes it rare that two holders act at once; the second lets Guard
 // refuse the late one.
 //
+// MongoDB wakes no waiter. In each process the requests for a key wait in the order of arrival, and the first
+// tries again after 5 to 50 ms, or when a release in its process wakes it, for 50 ms at most: then it pauses for those of
+// other processes (locking.Poller). One process may be granted a key several times as often as another.
+//
 // # The guard
 //
 // Guard stores the greatest fence of a resource, and refuses older ones. It also

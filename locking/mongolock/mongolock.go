@@ -13,7 +13,7 @@ import (
 	"shop/locking"
 )
 
-var _ locking.Store = (*Store)(nil)
+var _ locking.Waiter = (*Store)(nil)
 
 // TTLMin is the shortest TTL of a Store: a majority has to answer several times within
 // it. A TTL is a whole number of milliseconds, like a date in BSON.
@@ -36,7 +36,11 @@ type Store struct {
 	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
 	resolver       *locking.Resolver
+	poller         locking.Poller
 }
+
+// turn is how long the requests of a process pass a key to each other without a pause: about ten grants.
+const turn = 50 * time.Millisecond
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if they use
 // the same collection, which must hold nothing else. The Store sets its own write
@@ -51,6 +55,7 @@ func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
 		trust:          ttl - margin(ttl),
 		requestTimeout: requestTimeout(ttl),
 		resolver:       locking.NewResolver(ttl, requestTimeout(ttl)),
+		poller:         locking.Poller{Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
 	}, nil
 }
 
@@ -67,23 +72,43 @@ func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 // A request without an answer is retried, as the same owner, for at most half the TTL.
 // If no answer comes, or ctx ends first, the error is locking.ErrOutcomeUnknown, and
 // what the request may have taken is released in the background.
-func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	key, err := locking.OneKey(keys)
-	switch {
+func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	if err := check(ctx, keys); err != nil {
+		return lease, err
+	}
+	return s.acquire(ctx, keys[0])
+}
+
+// Acquire waits for the key: in this process in the order of arrival, among the processes in any order. The first
+// waiter of each process tries again after 5 to 50 ms (locking.Poller).
+//
+// If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
+// was in the queue.
+func (s *Store) Acquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	if err := check(ctx, keys); err != nil {
+		return lease, err
+	}
+	return s.poller.Acquire(ctx, keys, func() (locking.Lease, error) { return s.acquire(ctx, keys[0]) })
+}
+
+// check returns an error unless keys can be acquired under ctx.
+func check(ctx context.Context, keys []string) error {
+	switch _, err := locking.OneKey(keys); {
 	case err != nil:
+		return err
 	case inTransaction(ctx):
-		err = ErrTransaction
-	default:
-		err = ctx.Err()
+		return ErrTransaction
 	}
-	if err != nil {
-		return locking.Lease{}, fmt.Errorf("acquire %q: %w", keys, err)
+	return ctx.Err()
+}
+
+// describe adds to an error what failed.
+func describe(err *error, operation string, keys []string) {
+	if *err != nil {
+		*err = fmt.Errorf("mongolock: %s %q: %w", operation, keys, *err)
 	}
-	lease, err := s.acquire(ctx, key)
-	if err != nil {
-		return locking.Lease{}, fmt.Errorf("mongolock: acquire %q: %w", keys, err)
-	}
-	return lease, nil
 }
 
 // acquire sends the request as one owner until it is answered.
@@ -118,10 +143,11 @@ func (s *Store) removal(key, owner string) func(context.Context) error {
 // Renew restarts the TTL. It returns locking.ErrLost, finally, if the lease no longer
 // holds the key; it never takes the key again. After any other error l is as valid as
 // before, until l.Until.
-func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
+	defer describe(&err, "renew", l.Keys)
 	sent := time.Now()
 	if err := s.change(ctx, l, prolonged(s.ttl)); err != nil {
-		return l, fmt.Errorf("mongolock: renew %q: %w", l.Keys, err)
+		return l, err
 	}
 	l.Until = sent.Add(s.trust)
 	return l, nil
@@ -129,15 +155,13 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, erro
 
 // Release frees the key. It returns locking.ErrLost if the lease no longer held it.
 // After locking.ErrOutcomeUnknown the release is retried in the background.
-func (s *Store) Release(ctx context.Context, l locking.Lease) error {
-	err := s.change(ctx, l, freed)
-	if errors.Is(err, locking.ErrOutcomeUnknown) {
+func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
+	defer describe(&err, "release", l.Keys)
+	defer s.poller.Released(l.Keys)
+	if err = s.change(ctx, l, freed); errors.Is(err, locking.ErrOutcomeUnknown) {
 		s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
 	}
-	if err != nil {
-		return fmt.Errorf("mongolock: release %q: %w", l.Keys, err)
-	}
-	return nil
+	return err
 }
 
 // Close ends the background work and waits for it, at most as long as for one

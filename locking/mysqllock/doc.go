@@ -37,8 +37,9 @@
 // meanwhile, or the clock in microseconds if that is greater: so it grows even if a row is deleted. The
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
-// MySQL has no LISTEN: a waiter tries again, after 2.5 to 250 ms. Of the waiters in one process only the
-// first does. A refusal is a read.
+// MySQL has no LISTEN: a waiter tries again, after 2.5 to 50 ms. Of the waiters in one process only the
+// first does, and a release in its process wakes it, for 20 ms at most: then it pauses for those of other
+// processes (locking.Poller). A refusal is a read.
 //
 // # The session lock
 //
@@ -155,7 +156,8 @@
 //	fence 0                                ErrUnfenced: the store cannot fence
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the resource
 //
-// A Store promises no order of its waiters.
+// A Store grants a key to the waiters of one process in the order of arrival, and promises no order among processes: one
+// may be granted several times as often as another.
 //
 // # The client
 //

@@ -20,6 +20,9 @@ const TTLMin = 100 * time.Millisecond
 // ErrClosed is returned by a store of this package after its Close.
 var ErrClosed = errors.New("mysqllock: store is closed")
 
+// turn is how long the requests of a process pass a key to each other without a pause: some tens of grants.
+const turn = 20 * time.Millisecond
+
 // Store keeps locks in the table locks of this package's migrations. It is safe for
 // concurrent use. The caller owns db, and closes it after the Store.
 type Store struct {
@@ -28,8 +31,7 @@ type Store struct {
 	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
 	resolver       *locking.Resolver
-	poll           locking.Backoff       // between the requests of a waiter
-	queue          locking.Queue[string] // of the waiters in this process: only the first of each key sends requests
+	poller         locking.Poller
 }
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if the DSN of their db names
@@ -43,7 +45,7 @@ func New(db *sql.DB, ttl time.Duration) (*Store, error) {
 		db: db, ttl: ttl, trust: ttl - margin(ttl),
 		requestTimeout: ttl / 6, // several fit into the half TTL in which TryAcquire retries
 		resolver:       locking.NewResolver(ttl, ttl/6),
-		poll:           locking.Backoff{Base: 5 * time.Millisecond, Max: 250 * time.Millisecond},
+		poller:         locking.Poller{Pause: locking.Backoff{Base: 5 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
 	}, nil
 }
 
@@ -66,8 +68,8 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 }
 
 // Acquire waits for all keys: in this process in the order of arrival, among the processes in any
-// order. MySQL has nothing that a release could wake a waiter with, so the first waiter of each process
-// tries again after 2.5 to 250 ms.
+// order. MySQL has nothing that a release could wake a waiter of another process with, so the first waiter of each process
+// tries again after 2.5 to 50 ms (locking.Poller).
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.
@@ -76,26 +78,7 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (lease locking.Leas
 	if keys, err = locking.SortedKeys(keys); err != nil {
 		return lease, err
 	}
-	if ctx.Err() != nil {
-		return lease, ctx.Err()
-	}
-	ticket, _ := s.queue.Join(nil, keys...)
-	if !ticket.Wait(ctx) {
-		return lease, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
-	}
-	defer ticket.Leave(keys...)
-	for n := 0; ; n++ {
-		if lease, err = s.take(ctx, keys); err != nil && ctx.Err() != nil && n > 0 {
-			return lease, fmt.Errorf("%w: %w", locking.ErrBusy, err)
-		} else if !errors.Is(err, locking.ErrBusy) {
-			return lease, err
-		}
-		select {
-		case <-time.After(s.poll.Wait(n)):
-		case <-ctx.Done():
-			return lease, fmt.Errorf("%w: %w", err, ctx.Err())
-		}
-	}
+	return s.poller.Acquire(ctx, keys, func() (locking.Lease, error) { return s.take(ctx, keys) })
 }
 
 // take requests sorted keys as a new owner.
@@ -154,6 +137,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	if len(l.Keys) == 0 {
 		return locking.ErrLost
 	}
+	defer s.poller.Released(l.Keys)
 	held, err := s.call(ctx, "locks_release", names(l.Keys), l.Owner, int64(l.Fence))
 	switch {
 	case errors.Is(err, locking.ErrOutcomeUnknown):

@@ -35,7 +35,7 @@ func TestAcquire_WaitsInOneQueueOfTheProcess(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.queue.Len("b") == i+1 })
+		locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.poller.Len("b") == i+1 })
 	}
 	must(t, other.Release(t.Context(), held))
 	all.Wait()
@@ -232,7 +232,7 @@ func TestClose_RefusesLaterRequests(t *testing.T) {
 	store, _ := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, "k")
 	waiter := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
-	locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.queue.Len("k") == 1 })
+	locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.poller.Len("k") == 1 })
 	store.Close()
 	store.Close() // a second Close has no effect
 	if _, err := (<-waiter).Pair(); !errors.Is(err, ErrClosed) {

@@ -1,0 +1,136 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Poller is the wait of a store whose server can wake no waiter. In this process the requests for a key
+// are granted in the order of arrival, and only the first of them is sent to the server: again after each Pause, and at
+// once when this process has released the key. Among processes there is no order. The store calls it in its Acquire and
+// its Release. It is safe for concurrent use.
+type Poller struct {
+	Pause Backoff       // between two requests
+	Turn  time.Duration // for so long the requests of this process pass a key to each other, before one pauses for those of others
+
+	queue Queue[string]
+	mu    sync.Mutex
+	keys  map[string]*polled // those that are waited for
+}
+
+// polled is a key that requests of this process wait for.
+type polled struct {
+	requests int
+	begun    time.Time     // the turn
+	free     chan struct{} // has an element if this process has released the key since its last grant, and the turn is not over
+}
+
+// Acquire waits for sorted keys with take, which sends one request and returns ErrBusy if another holder has a key. Any
+// other error is returned at once. A request for several keys is not woken by their release: it pauses.
+//
+// If ctx ends first, the error matches ctx.Err(), and ErrBusy too if the request was in the queue.
+func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease, error)) (Lease, error) {
+	if ctx.Err() != nil {
+		return Lease{}, ctx.Err()
+	}
+	ticket, _ := p.queue.Join(nil, keys...)
+	free := p.enter(keys)
+	defer p.leave(keys)
+	if !ticket.Wait(ctx) {
+		return Lease{}, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	}
+	defer ticket.Leave(keys...)
+	// If others were in front, the last of them has just been granted the keys, or has given up.
+	for n, waits, woken := 0, ticket.Waited, false; ; waits = true {
+		if waits {
+			select {
+			case <-free:
+				woken = true
+			case <-time.After(p.Pause.Wait(n)):
+				woken = false
+				n++
+			case <-ctx.Done():
+				return Lease{}, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+			}
+		}
+		lease, err := take()
+		switch {
+		case err == nil:
+			p.granted(keys, woken)
+			return lease, nil
+		case waits && ctx.Err() != nil:
+			return Lease{}, fmt.Errorf("%w: %w", ErrBusy, err)
+		case !errors.Is(err, ErrBusy):
+			return Lease{}, err
+		}
+	}
+}
+
+// Len returns how many requests of this process want a key, with the one in front.
+func (p *Poller) Len(key string) int { return p.queue.Len(key) }
+
+// enter returns the channel on which a request for one key is woken.
+func (p *Poller) enter(keys []string) (free <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		k := p.keys[key]
+		if k == nil {
+			if p.keys == nil {
+				p.keys = map[string]*polled{}
+			}
+			k = &polled{begun: time.Now(), free: make(chan struct{}, 1)}
+			p.keys[key] = k
+		}
+		k.requests++
+		free = k.free
+	}
+	if len(keys) > 1 {
+		return nil
+	}
+	return free
+}
+
+func (p *Poller) leave(keys []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		if p.keys[key].requests--; p.keys[key].requests == 0 {
+			delete(p.keys, key)
+		}
+	}
+}
+
+// granted notes that this process holds keys, in the same turn if the request was woken.
+func (p *Poller) granted(keys []string, woken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		k := p.keys[key]
+		if !woken {
+			k.begun = time.Now()
+		}
+		select {
+		case <-k.free: // of a release before the grant
+		default:
+		}
+	}
+}
+
+// Released wakes the first request of this process for each of the keys. It is a hint: call it after each request to
+// release them, whatever its answer.
+func (p *Poller) Released(keys []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		if k := p.keys[key]; k != nil && time.Since(k.begun) < p.Turn {
+			select {
+			case k.free <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
