@@ -18,7 +18,7 @@ import (
 // Config configures a Service. Pool is required; Locks only for strategies that use Redis.
 type Config struct {
 	Pool      *pgxpool.Pool   // made with pgtx.PoolConfig
-	Locks     locking.Store   // with a locking.Waiter no request polls, and all processes get a turn
+	Locks     locking.Store   // with a redislock.Waiter no request polls, and all processes get a turn
 	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
 	Strategy  string          // default "redis+row"
 	Hot       []string        // skus of products that are bought with "combined", unless the caller names a strategy

@@ -37,8 +37,8 @@ type Store interface {
 	Release(ctx context.Context, l Lease) error
 }
 
-// Waiter is a Store that waits by better means than polling (queue, watch, blocking
-// call). When ctx ends, the error matches ctx.Err(), and ErrBusy too if the request
+// Waiter is a Store with a wait of its own: a queue, a watch, a blocking call, or one request of each process that
+// polls (Poller). When ctx ends, the error matches ctx.Err(), and ErrBusy too if the request
 // was in the queue; the request leaves nothing behind there.
 type Waiter interface {
 	Acquire(ctx context.Context, keys ...string) (Lease, error)

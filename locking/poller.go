@@ -9,23 +9,25 @@ import (
 )
 
 // Poller is the wait of a store whose server can wake no waiter. In this process the requests for a key
-// are granted in the order of arrival, and only the first of them is sent to the server: again after each Pause, and at
-// once when this process has released the key. Among processes there is no order. The store calls it in its Acquire and
-// its Release. It is safe for concurrent use.
+// are granted in the order of arrival, and only the first of them is sent to the server, again after each Pause.
+// A release in this process wakes it at once, unless the turn of this process is over: then it pauses, so that other
+// processes can take the key. Among processes there is no order. The store calls a Poller in its Acquire and its Release.
+// It is safe for concurrent use.
 type Poller struct {
 	Pause Backoff       // between two requests
-	Turn  time.Duration // for so long the requests of this process pass a key to each other, before one pauses for those of others
+	Turn  time.Duration // from the grant after a pause; one release after that grant wakes a request in any case
 
 	queue Queue[string]
 	mu    sync.Mutex
-	keys  map[string]*polled // those that are waited for
+	keys  map[string]*polled // those that requests of this process want, or wanted within Turn
 }
 
-// polled is a key that requests of this process wait for.
+// polled is a key.
 type polled struct {
 	requests int
 	begun    time.Time     // the turn
-	free     chan struct{} // has an element if this process has released the key since its last grant, and the turn is not over
+	passed   bool          // a grant of this turn followed a release
+	free     chan struct{} // has an element if a release has woken the first request, and no grant has followed
 }
 
 // Acquire waits for sorted keys with take, which sends one request and returns ErrBusy if another holder has a key. Any
@@ -36,9 +38,9 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 	if ctx.Err() != nil {
 		return Lease{}, ctx.Err()
 	}
-	ticket, _ := p.queue.Join(nil, keys...)
-	free := p.enter(keys)
+	free := p.enter(keys) // before the queue: a release would not be noticed in between
 	defer p.leave(keys)
+	ticket, _ := p.queue.Join(nil, keys...)
 	if !ticket.Wait(ctx) {
 		return Lease{}, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 	}
@@ -53,6 +55,11 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 				woken = false
 				n++
 			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				if woken {
+					p.Released(keys) // wakes the next
+				}
 				return Lease{}, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 			}
 		}
@@ -62,7 +69,7 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 			p.granted(keys, woken)
 			return lease, nil
 		case waits && ctx.Err() != nil:
-			return Lease{}, fmt.Errorf("%w: %w", ErrBusy, err)
+			return Lease{}, fmt.Errorf("%w: %w: %w", ErrBusy, ctx.Err(), err)
 		case !errors.Is(err, ErrBusy):
 			return Lease{}, err
 		}
@@ -98,9 +105,18 @@ func (p *Poller) leave(keys []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range keys {
-		if p.keys[key].requests--; p.keys[key].requests == 0 {
-			delete(p.keys, key)
+		k := p.keys[key]
+		if k.requests--; k.requests == 0 { // a request within Turn does not begin a new turn
+			time.AfterFunc(p.Turn, func() { p.forget(key, k) })
 		}
+	}
+}
+
+func (p *Poller) forget(key string, k *polled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.requests == 0 && p.keys[key] == k {
+		delete(p.keys, key)
 	}
 }
 
@@ -110,7 +126,7 @@ func (p *Poller) granted(keys []string, woken bool) {
 	defer p.mu.Unlock()
 	for _, key := range keys {
 		k := p.keys[key]
-		if !woken {
+		if k.passed = woken; !woken {
 			k.begun = time.Now()
 		}
 		select {
@@ -126,7 +142,7 @@ func (p *Poller) Released(keys []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range keys {
-		if k := p.keys[key]; k != nil && time.Since(k.begun) < p.Turn {
+		if k := p.keys[key]; k != nil && (!k.passed || time.Since(k.begun) < p.Turn) {
 			select {
 			case k.free <- struct{}{}:
 			default:

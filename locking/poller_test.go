@@ -40,6 +40,16 @@ func hourly() *Poller {
 	return &Poller{Turn: time.Minute, Pause: Backoff{Base: time.Hour, Max: time.Hour, Rand: func() float64 { return 1 }}}
 }
 
+// wantForgotten fails the test if a key is still known after Turn.
+func wantForgotten(t *testing.T, p *Poller) {
+	t.Helper()
+	time.Sleep(p.Turn)
+	synctest.Wait()
+	if len(p.keys) != 0 {
+		t.Errorf("%d keys are left", len(p.keys))
+	}
+}
+
 // Each release is followed by one request, of the waiter that came first.
 func TestPoller_AReleaseWakesTheWaiterThatCameFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -62,9 +72,10 @@ func TestPoller_AReleaseWakesTheWaiterThatCameFirst(t *testing.T) {
 			k.release(p)
 			synctest.Wait()
 		}
-		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) || time.Since(start) != 0 || len(p.keys) != 0 {
-			t.Errorf("granted %v after %v, %d keys are left", order, time.Since(start), len(p.keys))
+		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) || time.Since(start) != 0 {
+			t.Errorf("granted %v after %v", order, time.Since(start))
 		}
+		wantForgotten(t, p)
 	})
 }
 
@@ -90,32 +101,64 @@ func TestPoller_AReleaseIsRememberedUntilTheNextGrant(t *testing.T) {
 	})
 }
 
-// After its turn a process pauses, and a process that polls can come first.
+// After its turn a process pauses, and a process that polls can come first. It makes no difference whether all requests
+// wait from the beginning, or none waits at the moment of a grant.
 func TestPoller_ATurnEnds(t *testing.T) {
+	for name, test := range map[string]struct{ clients, requests int }{"a queue": {6, 1}, "in turns": {2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, k := hourly(), &polledKey{}
+				start := time.Now()
+				var grants []time.Duration
+				for range test.clients {
+					go func() {
+						for range test.requests {
+							if _, err := p.Acquire(t.Context(), []string{"k"}, k.take); err != nil {
+								t.Error(err)
+							}
+							k.mu.Lock()
+							grants = append(grants, time.Since(start))
+							k.mu.Unlock()
+							time.Sleep(25 * time.Second)
+							k.release(p)
+						}
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(3 * time.Hour)
+				synctest.Wait()
+				// The third release, after 75 s, is not within a minute of the first grant. So the fourth request ends its
+				// pause, which it began after 50 s, and begins the next turn.
+				next := 50*time.Second + time.Hour
+				want := []time.Duration{0, 25 * time.Second, 50 * time.Second, next, next + 25*time.Second, next + 50*time.Second}
+				if !slices.Equal(grants, want) {
+					t.Errorf("granted after %v, want %v", grants, want)
+				}
+			})
+		})
+	}
+}
+
+// A holder that keeps the key for longer than a turn wakes the next one all the same: no grant of this turn has
+// followed a release.
+func TestPoller_TheFirstReleaseOfATurnWakesAlways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, k := hourly(), &polledKey{}
 		start := time.Now()
-		var grants []time.Duration
-		for range 5 {
+		for range 2 {
 			go func() {
 				if _, err := p.Acquire(t.Context(), []string{"k"}, k.take); err != nil {
 					t.Error(err)
 				}
-				k.mu.Lock()
-				grants = append(grants, time.Since(start))
-				k.mu.Unlock()
-				time.Sleep(25 * time.Second)
+				time.Sleep(2 * time.Minute)
 				k.release(p)
 			}()
 			synctest.Wait()
 		}
-		time.Sleep(3 * time.Hour)
+		time.Sleep(4 * time.Minute)
 		synctest.Wait()
-		// The turn of the first ends after a minute, so the fourth request waits for its pause, and begins the next turn. The
-		// pause began when the third was granted.
-		pause := 50*time.Second + time.Hour
-		if want := []time.Duration{0, 25 * time.Second, 50 * time.Second, pause, pause + 25*time.Second}; !slices.Equal(grants, want) {
-			t.Errorf("granted after %v, want %v", grants, want)
+		if k.requests != 3 || p.Len("k") != 0 { // the second begins with one that is refused
+			t.Errorf("%d requests, %d in the queue after %v", k.requests, p.Len("k"), time.Since(start))
 		}
 	})
 }
@@ -144,9 +187,10 @@ func TestPoller_ARequestForSeveralKeysIsNotWoken(t *testing.T) {
 		k.release(p)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if both != time.Hour || one != time.Hour || len(p.keys) != 0 {
-			t.Errorf("granted after %v and %v, %d keys are left; want an hour", both, one, len(p.keys))
+		if both != time.Hour || one != time.Hour {
+			t.Errorf("granted after %v and %v, want an hour", both, one)
 		}
+		wantForgotten(t, p)
 	})
 }
 
@@ -176,8 +220,9 @@ func TestPoller_Errors(t *testing.T) {
 				t.Errorf("ended in the queue: %v", err)
 			}
 		}
-		if k.requests != 1 || len(p.keys) != 0 {
-			t.Errorf("%d requests, %d keys are left", k.requests, len(p.keys))
+		if k.requests != 1 {
+			t.Errorf("%d requests, want 1", k.requests)
 		}
+		wantForgotten(t, p)
 	})
 }

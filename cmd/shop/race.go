@@ -52,8 +52,8 @@ func (c *raceCmd) Run(ctx context.Context, out io.Writer) error {
 		err = printRace(out, result)
 	}
 	for _, l := range result.Lanes {
-		if err == nil && !l.Verdict.Holds {
-			err = fmt.Errorf("race: %s broke an invariant", l.Strategy)
+		if !l.Verdict.Holds {
+			err = errors.Join(err, fmt.Errorf("race: %s broke an invariant", l.Strategy))
 		}
 	}
 	return err

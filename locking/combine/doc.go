@@ -91,7 +91,7 @@
 // It does not make a Store fair. After MaxTurn, and after a turn that ended while requests wait, the Combiner
 // releases the lease, and pauses (Pause) before it requests the lease again: without the pause the next requests of
 // the clients that were just answered would take the lease before another process does. Another process gets its
-// turn if the Store wakes it or has a queue (locking.Waiter). It may starve if the Store polls.
+// turn if the Store wakes it or has a queue. It may starve if the Store polls.
 //
 // It does not reorder, and it does not share anything between processes: each has its own queue, and
 // the lock decides between them. Two sets of keys that overlap are two queues, which the lock excludes

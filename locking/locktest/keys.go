@@ -42,7 +42,7 @@ func keysOdd(s *suite) {
 	}
 }
 
-// keysInvalid checks that an invalid key is ErrKey, not ErrBusy.
+// keysInvalid checks that an invalid key is ErrKey, not ErrBusy, and that a key which is named twice is one key.
 func keysInvalid(s *suite) {
 	store := s.open(s.long())
 	for what, k := range map[string]string{
@@ -59,4 +59,9 @@ func keysInvalid(s *suite) {
 		s.Errorf("a good key and an empty one: got %+v and %v, want ErrKey", lease, err)
 	}
 	s.release(store, s.try(store, "good"))
+	lease, err := acquire(s.within(deadline), store, "good", "good")
+	if err != nil || len(lease.Keys) != 1 {
+		s.Fatalf("a key that is named twice: got %+v and %v, want a lease of one key", lease, err)
+	}
+	s.release(store, lease)
 }

@@ -53,8 +53,8 @@ func (s *suite) expiredStaysLost(ttl time.Duration, key string) error {
 	asked, ctx := time.Now(), s.within(deadline)
 	// A request that was sent twice may have arrived late, and have restarted the TTL of the same grant.
 	if err := Insist(ctx, func(bool) error { _, err := a.Renew(ctx, expired); return err }); err == nil {
-		s.release(a, expired)
-		s.release(b, later)
+		_ = a.Release(ctx, expired)
+		_ = b.Release(ctx, later)
 		return fmt.Errorf("a lease was renewed after a later one with the same TTL, %v, had expired", ttl)
 	}
 	s.lost(a, expired)

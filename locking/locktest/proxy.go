@@ -1,10 +1,12 @@
 package locktest
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -133,11 +135,13 @@ func (p *Proxy) set(change func()) {
 
 func (p *Proxy) listen(t testing.TB, addr string) {
 	t.Helper()
-	// The address was just closed. A child of this process that has been forked, and has not called exec yet, has it open.
+	// The address may have been closed a moment ago. A child of this process that has been forked, and has not called exec yet, has it open.
 	var l net.Listener
 	Eventually(t, addr+" is free", func() (free bool) {
 		var err error
-		l, err = net.Listen("tcp", addr)
+		if l, err = net.Listen("tcp", addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
 		return err == nil
 	})
 	p.set(func() { p.listener, p.refusing = l, false })

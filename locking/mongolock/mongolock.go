@@ -74,34 +74,38 @@ func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 // what the request may have taken is released in the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	if err := check(ctx, keys); err != nil {
+	key, err := check(ctx, keys)
+	if err != nil {
 		return lease, err
 	}
-	return s.acquire(ctx, keys[0])
+	return s.acquire(ctx, key)
 }
 
 // Acquire waits for the key: in this process in the order of arrival, among the processes in any order. The first
-// waiter of each process tries again after 5 to 50 ms (locking.Poller).
+// waiter of each process tries again after 5 to 50 ms, and at once after a release in its process (locking.Poller).
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.
 func (s *Store) Acquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	if err := check(ctx, keys); err != nil {
+	key, err := check(ctx, keys)
+	if err != nil {
 		return lease, err
 	}
-	return s.poller.Acquire(ctx, keys, func() (locking.Lease, error) { return s.acquire(ctx, keys[0]) })
+	return s.poller.Acquire(ctx, []string{key}, func() (locking.Lease, error) { return s.acquire(ctx, key) })
 }
 
-// check returns an error unless keys can be acquired under ctx.
-func check(ctx context.Context, keys []string) error {
-	switch _, err := locking.OneKey(keys); {
+// check returns the key, unless keys cannot be acquired under ctx.
+func check(ctx context.Context, keys []string) (key string, err error) {
+	key, err = locking.OneKey(keys)
+	switch {
 	case err != nil:
-		return err
 	case inTransaction(ctx):
-		return ErrTransaction
+		err = ErrTransaction
+	default:
+		err = ctx.Err()
 	}
-	return ctx.Err()
+	return key, err
 }
 
 // describe adds to an error what failed.

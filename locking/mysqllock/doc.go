@@ -38,8 +38,8 @@
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
 // MySQL has no LISTEN: a waiter tries again, after 2.5 to 50 ms. Of the waiters in one process only the
-// first does, and a release in its process wakes it, for 20 ms at most: then it pauses for those of other
-// processes (locking.Poller). A refusal is a read.
+// first does. A release in its process wakes it at once. After 20 ms of such hand-overs it pauses, so that other
+// processes can take the key (locking.Poller). A refusal is a read.
 //
 // # The session lock
 //

@@ -292,7 +292,7 @@ func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 			w.inbox.enter(next.since, r.locks...)
 		}
 		next.handed <- locking.Lease{Keys: next.keys, Owner: owner, Fence: locking.Fence(-reply), Until: sent.Add(w.trust)}
-	// next != nil && held == 0: the lock was gone, and next must ask.
+	// next != nil && held == 0: the lock was lost, and may be free. next asks.
 	case err != nil || reply%2 == 1 || next != nil && held == 0:
 		w.inbox.wake(r.locks...)
 	}

@@ -123,7 +123,11 @@ func (c *credit) step(ctx context.Context, r *replica, step wallet.Step) {
 	note := func(kind string) { c.lane.record.add(Event{Attempt: r.attempt(ctx), Kind: kind}) }
 	switch step {
 	case wallet.AfterAcquire:
-		c.lane.record.waited(r.locked(ctx))
+		attempt := r.locked(ctx)
+		if n, ok := ctx.Value(attemptKey{}).(int); ok { // a request, or the only one of a batch
+			attempt = n
+		}
+		c.lane.record.waited(attempt)
 	case wallet.AfterGuard:
 		if c.locks {
 			note("acquired")

@@ -61,7 +61,7 @@ type flow struct {
 // Figure is a number from the stores of a lane.
 type Figure struct {
 	Key, Label, Unit string // Unit: "" or "EUR", of minor units
-	Curve            string // the class of its curve, or ""
+	Curve            string // the kind of its curve (lab.js), or ""
 }
 
 // Figures are the numbers of a lane at one moment, by their keys.

@@ -133,11 +133,11 @@ function draw(lane) {
   const summary = flow.Figures.map((f) => `${f.Label} ${words(f, s.figures[f.Key])}`).join(", ");
   const drawn = flow.Figures.filter((f) => f.Curve), limit = flow.Figures.find((f) => f.Key === flow.Limit);
   const kind = (f) => (f.Curve === "bad" && limit && s.figures[f.Key] <= s.figures[limit.Key] ? "within" : f.Curve);
-  const samples = lanes.flatMap((l) => l.samples); // both panels have one scale
+  const samples = lanes.flatMap((l) => l.samples); // both panels have one scale of values
   const figures = drawn.map((f) => curve(f.Label, kind(f), (s) => amount(f, s.figures[f.Key]), amount(f, lane.samples[0].figures[f.Key]), f.Unit && ` ${f.Unit}`));
   if (limit) figures.push(curve(limit.Label, "limit", (s) => s.figures[limit.Key], s.figures[limit.Key]));
   chart(lane.node.querySelector(".figures"), figures,
-    Math.max(...samples.flatMap((s) => drawn.map((f) => amount(f, s.figures[f.Key])))), summary);
+    Math.max(...samples.flatMap((s) => drawn.map((f) => amount(f, s.figures[f.Key]))), limit ? s.figures[limit.Key] : 0), summary);
   const lock = waits ? [curve("lock p99", "dash", (s) => s.wait99)] : [];
   chart(lane.node.querySelector(".latency"), [curve("p50", "good", (s) => s.p50), curve("p99", "bad", (s) => s.p99), ...lock],
     Math.max(...samples.flatMap((s) => [s.p99, s.wait99 ?? 0])), `p50 ${s.p50} ms, p99 ${s.p99} ms`);

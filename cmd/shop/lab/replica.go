@@ -37,18 +37,24 @@ func newReplica(l *lane, number int) *replica {
 // attemptKey is the context key of the number of an attempt.
 type attemptKey struct{}
 
-// attempt returns the attempt that ctx belongs to: a request, or a batch. (The ctx of a batch of one has the values of
-// its request's.)
+// attempt returns the attempt that ctx belongs to: a request, or a batch.
 func (r *replica) attempt(ctx context.Context) int {
-	if n, ok := ctx.Value(attemptKey{}).(int); ok && combine.Requests(ctx) == 0 {
+	if n, ok := request(ctx); ok {
 		return n
 	}
 	return int(r.batch.Load())
 }
 
+// request returns the attempt of a request. The ctx of a batch of one has the values of its request's ctx, and is that of
+// a batch all the same.
+func request(ctx context.Context) (n int, ok bool) {
+	n, ok = ctx.Value(attemptKey{}).(int)
+	return n, ok && combine.Requests(ctx) == 0
+}
+
 // locked returns the attempt that has got a lock with ctx. If it is a batch, it begins here.
 func (r *replica) locked(ctx context.Context) int {
-	if _, ok := ctx.Value(attemptKey{}).(int); !ok {
+	if _, ok := request(ctx); !ok {
 		r.batch.Store(int64(r.lane.record.beginBatch(r.number)))
 	}
 	return r.attempt(ctx)
