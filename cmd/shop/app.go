@@ -98,7 +98,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	a.export(reg)
 	if c.Lab.Lab {
 		races := labConfig(c.stores, c.Transfers.etcdSettings, c.Locks.RedisURL, log)
-		races.Shop = c.labShop(a, service)
+		races.Shop, races.Sources = c.labShop(a, service), lab.Checkout()
 		a.lab = lab.New(races)
 	}
 	spec, err := api.Document()

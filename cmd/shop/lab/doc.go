@@ -49,7 +49,7 @@
 //
 // The page of the shop sends requests to the API of its replica, as the customers that shop seed makes, with a key for
 // each click. The page of patterns is docs/patterns.md, with a measurement of each lock and guard that needs nothing but
-// a store of the shop. A link to code is a path there (patterns.go).
+// a store of the shop. Its links to code lead to the files of the checkout in which the server was started, and are paths elsewhere (code.go).
 // A measurement has tables, keys and files of its own: the schema public_patterns, the prefix of the locks with
 // -patterns after it, and the collections lab_patterns and lab_guards. They stay, and the next measurement uses them again.
 package lab

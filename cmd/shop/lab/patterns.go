@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/yuin/goldmark"
@@ -21,17 +20,10 @@ import (
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
-
-	"shop/docs"
 )
 
-// patternsHTML is docs/patterns.md for the page.
-var patternsHTML = sync.OnceValues(func() (template.HTML, error) {
-	return renderPatterns(docs.Patterns, measurements)
-})
-
 func (l *Lab) patternsPage(w http.ResponseWriter, _ *http.Request) {
-	body, err := patternsHTML()
+	body, err := l.patterns()
 	if err != nil {
 		fail(w, http.StatusInternalServerError, err)
 		return
@@ -41,9 +33,9 @@ func (l *Lab) patternsPage(w http.ResponseWriter, _ *http.Request) {
 
 // renderPatterns renders the page without its title. Each row of a table of patterns gets one more cell, for the
 // measurement of this row.
-func renderPatterns(source []byte, list []measurement) (template.HTML, error) {
+func renderPatterns(source []byte, list []measurement, links sourceLinks) (template.HTML, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
-		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(sourceLinks{}, 1))))
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(links, 1))))
 	doc := markdown.Parser().Parse(text.NewReader(source))
 	doc.RemoveChild(doc, doc.FirstChild())
 	left := map[string]string{} // row → measurement
@@ -111,20 +103,6 @@ func plain(n ast.Node, source []byte) string {
 		return ast.WalkContinue, nil
 	})
 	return b.String()
-}
-
-// sourceLinks renders a link to a file of the repository as its text and its path. The server does not know where a
-// reader has the repository: a path can be opened in any editor, and a wrong base URL would make each link a dead one.
-type sourceLinks struct{}
-
-func (sourceLinks) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
-	r.Register(ast.KindLink, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
-			path := strings.TrimPrefix(string(n.(*ast.Link).Destination), "../")
-			fmt.Fprintf(w, ` <code class="path">%s</code>`, template.HTMLEscapeString(path))
-		}
-		return ast.WalkContinue, nil
-	})
 }
 
 // measure measures one lock. It answers when the measurement has ended.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -100,7 +101,7 @@ func TestPatterns_ThePageIsTheDocumentAndEachMeasurementHasItsRow(t *testing.T) 
 
 func TestRenderPatterns_AMeasurementWithoutItsRowIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := renderPatterns(docs.Patterns, []measurement{{Name: "row", Row: "A6"}, {Name: "lost", Row: "Z9"}})
+	_, err := renderPatterns(docs.Patterns, []measurement{{Name: "row", Row: "A6"}, {Name: "lost", Row: "Z9"}}, sourceLinks{})
 	if err == nil || !strings.Contains(err.Error(), "Z9") || strings.Contains(err.Error(), "A6") {
 		t.Errorf("got %v", err)
 	}
@@ -119,6 +120,36 @@ func TestMeasure_EachLockInItsStore(t *testing.T) {
 			t.Errorf("%s: %s %+v", m.Name, res.Status, answer)
 		}
 		t.Logf("%s: %.0f µs, %.0f per second, of %d", m.Name, answer.Median, answer.PerSecond, answer.Count)
+	}
+}
+
+// In a checkout each link to code leads to its file, and to no other file. Elsewhere the page has paths.
+func TestPatterns_LinksToCode(t *testing.T) {
+	t.Parallel()
+	with, without := serve(t, func(cfg *Config) { cfg.Sources = os.DirFS("../../..") }), serve(t)
+	links := regexp.MustCompile(`href="(/lab/code/[^"]+)"`).FindAllStringSubmatch(with.text("/lab/patterns"), -1)
+	if len(links) < 50 {
+		t.Errorf("%d links to code", len(links))
+	}
+	for _, link := range links {
+		res := with.send("GET", link[1], "", nil)
+		if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || kind != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %s %s", link[1], res.Status, kind)
+		}
+	}
+	for _, path := range []string{"go.mod", "../shop/main.go", "locking", ".git/config"} {
+		if res := with.send("GET", "/lab/code/"+path, "", nil); res.StatusCode == http.StatusOK {
+			t.Errorf("%s is served", path)
+		}
+	}
+	if page := without.text("/lab/patterns"); strings.Contains(page, "/lab/code/") || !strings.Contains(page, `<code class="path">locking/`) {
+		t.Error("without the files the page has links to them, or no paths")
+	}
+	if res := without.send("GET", links[0][1], "", nil); res.StatusCode != http.StatusNotFound {
+		t.Errorf("without the files: %s", res.Status)
+	}
+	if Checkout() != nil {
+		t.Error("the folder of this package is taken for the root of the repository")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type Config struct {
 	MongoURL      string   // "": no race of wallets, and MongoDB is not measured
 	LockPrefix    string   // of the names in Redis and etcd
 	Shop          Shop
+	Sources       fs.FS // the files of the repository; nil: the page of patterns has paths instead of links
 	Log           *slog.Logger
 }
 

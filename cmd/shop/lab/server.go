@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"shop/docs"
 )
 
 //go:embed *.html *.js *.css uplot/*.js uplot/*.css
@@ -46,13 +48,17 @@ type Lab struct {
 	runs    []*run // the newest last
 
 	feed        shopFeed
-	measureTime time.Duration // of each pattern; tests have less
+	patterns    func() (template.HTML, error) // docs/patterns.md for the page
+	measureTime time.Duration                 // of each pattern; tests have less
 }
 
 // New returns a Lab. It does no I/O.
 func New(cfg Config) *Lab {
 	l := &Lab{cfg: cfg, feed: shopFeed{windows: make(chan struct{}, windowsMax)}, measureTime: measureTime}
 	l.life, l.stop = context.WithCancel(context.Background())
+	l.patterns = sync.OnceValues(func() (template.HTML, error) {
+		return renderPatterns(docs.Patterns, measurements, sourceLinks{served: cfg.Sources != nil})
+	})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
 	const script, style = "text/javascript", "text/css"
@@ -72,6 +78,7 @@ func New(cfg Config) *Lab {
 	mux.HandleFunc("POST /lab/shop/{customer}/v1/{rest...}", l.send)
 	mux.HandleFunc("GET /lab/patterns", l.patternsPage)
 	mux.HandleFunc("POST /lab/patterns/{name}", l.measure)
+	mux.HandleFunc("GET /lab/code/{path...}", l.code)
 	l.handler = http.NewCrossOriginProtection().Handler(mux) // another site's page must not start races, or buy
 	return l
 }
