@@ -29,7 +29,7 @@ func fifo(s *suite) {
 			mu.Lock()
 			order = append(order, i)
 			mu.Unlock()
-			if err := store.Release(ctx, lease); err != nil {
+			if err := release(ctx, store, lease); err != nil {
 				s.Errorf("waiter %d: %v", i, err)
 			}
 		})
