@@ -92,14 +92,20 @@ func TestWaiter_NoticesARelease(t *testing.T) {
 		held := locktest.Taken(t, holder, "k")
 		done := w.awaits(t)
 		give(t, holder, held)
-		select {
-		case o := <-done:
-			t.Errorf("granted: %+v", o)
-		case <-time.After(time.Second):
-		}
-		w.inbox.wakeAll()
+		w.sleepsOn(t, done)
 		give(t, w, awaited(t, done))
 	})
+}
+
+// sleepsOn fails the test if the wait of w ends by itself, and then wakes w.
+func (w waits) sleepsOn(t *testing.T, done <-chan locktest.Outcome[locking.Lease]) {
+	t.Helper()
+	select {
+	case o := <-done:
+		t.Fatalf("granted: %+v", o)
+	case <-time.After(time.Second):
+	}
+	w.inbox.wakeAll()
 }
 
 // The lock is gone, and its holder finds that out at the release. The next process is woken all the same.
@@ -121,12 +127,7 @@ func TestWaiter_TheReleaseOfALostLockWakesTheNext(t *testing.T) {
 			t.Errorf("got %v, want ErrLost", err)
 		}
 		if !wakes {
-			select {
-			case o := <-done:
-				t.Errorf("granted: %+v", o)
-			case <-time.After(time.Second):
-			}
-			w.inbox.wakeAll()
+			w.sleepsOn(t, done)
 		}
 		give(t, w, awaited(t, done))
 	})
