@@ -10,7 +10,7 @@
 //	the work is one transaction           SELECT … FOR UPDATE, of the row itself: no need of this package
 //	the work is longer than a transaction Store: expires, has a fence, works behind a proxy
 //	… and must not end by a clock         SessionStore: ends with its connection, no fence
-//	… and waiters must not poll           SessionStore: the server wakes them, in the order of arrival
+//	… and waiters must not poll           SessionStore: the server wakes them
 //	an old holder must not overwrite      Guard, with the fence of a Store or of any other lock
 //
 // # The lease
@@ -37,8 +37,8 @@
 // meanwhile, or the clock in microseconds if that is greater: so it grows even if a row is deleted. The
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
-// MySQL has no LISTEN: a waiter tries again, after 2.5 to 50 ms. Of the waiters in one process only the
-// first does. A release in its process wakes it at once. After 20 ms of such hand-overs it pauses, so that other
+// MySQL has no LISTEN: a waiter tries again, after 5 to 50 ms. Of the waiters in one process only the
+// first does. A release in its process wakes it at once. After 40 ms of such hand-overs it pauses, so that other
 // processes can take the key (locking.Poller). A refusal is a read.
 //
 // # The session lock
@@ -48,6 +48,10 @@
 // bind the holder: when its connection breaks, the lock is free at once, and the holder hears of it
 // at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
 // what it protects needs a row lock as well.
+//
+// The waiters of one process need one session more, not one each. A holder that releases asks the server whether
+// its session still has the lock, and passes it to the next waiter. After 5 ms it releases the lock, and the waiter
+// that is then first waits in the server, behind those of other processes (locking.Handoff).
 //
 // # Names
 //
@@ -93,7 +97,7 @@
 // The package is longer than one lock, because it has a store of each kind, and the guard:
 //
 //	store.go, request.go  Store, and a request whose answer is lost
-//	session.go            SessionStore
+//	session.go            SessionStore (locking/handoff.go: its waiters)
 //	guard.go              Guard
 //	migrate.go            Migrate, and Migrations for another tool
 //
@@ -135,7 +139,10 @@
 //	a reply to renew is lost            an error that is not ErrLost        busy
 //	the session is killed, the server   Renew, Release: ErrLost             free at once: two holders
 //	restarts, wait_timeout is over                                          until the holder hears
-//	a waiter's ctx ends                 the connection is closed            it leaves the queue within a second
+//	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
+//	is next                             the lock in another session
+//	the ctx of the waiter in the server the connection is closed            it leaves the queue within a second
+//	ends
 //	the holder's machine disappears     nothing                             busy until TCP keep-alive
 //	                                                                        gives up
 //	a proxy that gives each statement   the lock leaks, and the next        two holders, or busy until the
@@ -157,7 +164,8 @@
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the resource
 //
 // A Store grants a key to the waiters of one process in the order of arrival, and promises no order among processes: one
-// may be granted several times as often as another.
+// may be granted several times as often as another. A SessionStore grants in the order of arrival in a process, and among the
+// first waiters of the processes; the others of a process overtake those of another for 5 ms at most.
 //
 // # The client
 //

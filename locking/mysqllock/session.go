@@ -23,25 +23,29 @@ var ErrNull = errors.New("mysqllock: GET_LOCK returned NULL")
 // for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
 // Release, with this process, or when the connection breaks, which Renew detects.
 type SessionStore struct {
-	db    *sql.DB
-	space string
-	held  locking.Held[*session]
-	life  context.Context // ends with Close
-	end   context.CancelFunc
+	db      *sql.DB
+	space   string
+	held    locking.Held[*session]
+	handoff locking.Handoff[*session]
+	life    context.Context // ends with Close
+	end     context.CancelFunc
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
+// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs two requests.
+const sessionTurn = 5 * time.Millisecond
+
 // NewSessions makes a SessionStore. Stores exclude each other if their db lead to one server, whatever
 // the database, and their space is the same. The lock is Name(space + key): end a space with a character that
 // no key begins with.
 //
-// Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a db of
+// Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a db of
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The
 // caller closes db, after the Store.
 func NewSessions(db *sql.DB, space string) *SessionStore {
-	s := &SessionStore{db: db, space: space}
+	s := &SessionStore{db: db, space: space, handoff: locking.Handoff[*session]{Turn: sessionTurn}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -52,8 +56,11 @@ func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.
 	return s.acquire(ctx, keys, false)
 }
 
-// Acquire waits for the key in the server, which grants it in the order of arrival. If ctx
-// ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
+// Acquire waits for the key, in this process in the order of arrival. The first waiter of each process waits in
+// the server, which grants in the order of arrival too. The waiters of one process pass a session to each other
+// for 5 ms, before other processes have their turn (locking.Handoff).
+//
+// If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
 // the queue, which it has left within a second.
 func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	return s.acquire(ctx, keys, true)
@@ -73,11 +80,30 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 			err = ErrClosed
 		}
 	}()
+	var x *session
+	if wait {
+		x, err = s.handoff.Acquire(ctx, key, func() (*session, error) { return s.take(ctx, key, wait) })
+	} else if x, err = s.take(ctx, key, wait); err == nil {
+		s.handoff.Granted(key)
+	}
+	if err != nil {
+		return l, err
+	}
+	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
+	if !s.held.Add(l.Owner, x) {
+		s.discard(x)
+		return locking.Lease{}, ErrClosed
+	}
+	return l, nil
+}
+
+// take requests the lock in a session of its own.
+func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*session, error) {
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
-		return l, noConnection(ctx, err)
+		return nil, noConnection(ctx, err)
 	}
-	x := &session{conn: conn, lock: Name(s.space + key), mark: rand.Text()}
+	x := &session{conn: conn, key: key, lock: Name(s.space + key), mark: rand.Text()}
 	free, err := x.get(ctx, 0)
 	for err == nil && !free && wait {
 		free, err = x.wait(ctx)
@@ -85,17 +111,18 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 	switch {
 	case err != nil:
 		x.end(false)
-		return l, err
+		return nil, err
 	case !free:
 		x.end(true)
-		return l, locking.ErrBusy
+		return nil, locking.ErrBusy
 	}
-	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
-	if !s.held.Add(l.Owner, x) {
-		x.end(false)
-		return locking.Lease{}, ErrClosed
-	}
-	return l, nil
+	return x, nil
+}
+
+// discard ends a session that has, or had, the lock.
+func (s *SessionStore) discard(x *session) {
+	x.end(false)
+	s.handoff.Ended(x.key)
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
@@ -127,7 +154,7 @@ func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Le
 	held, err = ask(ctx, answerTimeout, conn, `SELECT COALESCE(IS_USED_LOCK('%s') = IS_USED_LOCK('%s'), 0)`, x.lock, x.mark)
 	if err == nil && !held {
 		if x, once := s.held.Remove(l.Owner); once {
-			x.end(false)
+			s.discard(x)
 		}
 		err = locking.ErrLost
 	}
@@ -143,11 +170,22 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 		return locking.ErrLost
 	}
 	if !x.open(ctx) {
-		x.end(false)
+		s.discard(x)
 		return locking.ErrLost
+	}
+	if s.handoff.Wanted(x.key) {
+		held, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(IS_USED_LOCK('%s') = CONNECTION_ID(), 0)`, x.lock)
+		switch {
+		case err != nil || !held:
+			s.discard(x)
+			return cmp.Or(err, locking.ErrLost)
+		case s.handoff.Pass(x.key, x):
+			return nil
+		}
 	}
 	released, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(RELEASE_LOCK('%s') = 1 AND RELEASE_LOCK('%s') = 1, 0)`, x.lock, x.mark)
 	x.end(released)
+	s.handoff.Ended(x.key)
 	if err == nil && !released {
 		return locking.ErrLost
 	}
@@ -170,6 +208,7 @@ func Name(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key
 // session is a database session with one lock.
 type session struct {
 	conn *sql.Conn
+	key  string
 	lock string
 	mark string // a second lock, whose name is random: it identifies the session
 }

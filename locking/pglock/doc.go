@@ -51,6 +51,10 @@
 // at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
 // what it protects needs a row lock as well.
 //
+// The waiters of one process need one session more, not one each. A holder that releases asks the server whether
+// its session is alive, and passes it with its lock to the next waiter. After 5 ms it unlocks, and the waiter
+// that is then first waits in PostgreSQL, behind those of other processes (locking.Handoff).
+//
 // # The guard
 //
 // Guard passes the fence to the transaction that writes, and stores the greatest fence of the
@@ -89,7 +93,7 @@
 //
 //	store.go, request.go  Store, and a request whose answer is lost
 //	wait.go               its Acquire: one LISTEN for all waiters of a process
-//	session.go            SessionStore
+//	session.go            SessionStore (locking/handoff.go: its waiters)
 //	xact.go               the locks of the caller's transaction
 //	guard.go              Guard
 //	migrate.go            Migrate, and Migrations for another tool
@@ -127,6 +131,8 @@
 //	a reply to renew is lost            an error that is not ErrLost        busy
 //	the session is terminated, the      Renew, Release: ErrLost             free at once: two holders
 //	server restarts                                                         until the holder hears
+//	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
+//	is next                             the lock in another session
 //	the holder's machine disappears     nothing                             busy until TCP keep-alive gives
 //	                                                                        up: set tcp_keepalives_idle
 //	the network drops idle connections  Renew: ErrLost once the server      the same
@@ -165,7 +171,8 @@
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the
 //	                                       resource, or store it with the fence, as package transfer does
 //
-// A Store promises no order of its waiters; a SessionStore grants in the order of arrival.
+// A Store promises no order of its waiters. A SessionStore grants in the order of arrival in a process, and among the
+// first waiters of the processes; the others of a process overtake those of another for 5 ms at most.
 //
 // # Sources
 //

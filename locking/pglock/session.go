@@ -20,27 +20,31 @@ var _ locking.Waiter = (*SessionStore)(nil)
 // for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
 // Release, with this process, or when the connection breaks, which Renew detects.
 type SessionStore struct {
-	pool  *pgxpool.Pool
-	space string
-	held  locking.Held[*session]
-	life  context.Context // ends with Close
-	end   context.CancelFunc
+	pool    *pgxpool.Pool
+	space   string
+	held    locking.Held[*session]
+	handoff locking.Handoff[*session]
+	life    context.Context // ends with Close
+	end     context.CancelFunc
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
+// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs two requests.
+const sessionTurn = 5 * time.Millisecond
+
 // NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one
 // database, and their space is the same. The lock is Hash(space + key): end a space with a character that
 // no key begins with.
 //
-// Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a
+// Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a
 // pool of its own that is large enough. The pool must not connect through a pooler in
 // transaction mode, where a lock and its release would be in different sessions. Its statement_timeout
 // and lock_timeout must be 0: they would end a wait, and with it the place in the queue. The caller
 // closes the pool, after the Store.
 func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
-	s := &SessionStore{pool: pool, space: space}
+	s := &SessionStore{pool: pool, space: space, handoff: locking.Handoff[*session]{Turn: sessionTurn}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -51,8 +55,11 @@ func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.
 	return s.acquire(ctx, keys, false)
 }
 
-// Acquire waits for the key in PostgreSQL, which grants it in the order of arrival. If ctx
-// ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
+// Acquire waits for the key, in this process in the order of arrival. The first waiter of each process waits in
+// PostgreSQL, which grants in the order of arrival too. The waiters of one process pass a session to each other
+// for 5 ms, before other processes have their turn (locking.Handoff).
+//
+// If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
 // the queue, which it has left.
 func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	return s.acquire(ctx, keys, true)
@@ -72,11 +79,30 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 			err = ErrClosed
 		}
 	}()
+	var x *session
+	if wait {
+		x, err = s.handoff.Acquire(ctx, key, func() (*session, error) { return s.take(ctx, key, wait) })
+	} else if x, err = s.take(ctx, key, wait); err == nil {
+		s.handoff.Granted(key)
+	}
+	if err != nil {
+		return l, err
+	}
+	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
+	if !s.held.Add(l.Owner, x) {
+		s.discard(x)
+		return locking.Lease{}, ErrClosed
+	}
+	return l, nil
+}
+
+// take requests the lock in a session of its own.
+func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*session, error) {
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
-		return l, noConnection(ctx, err)
+		return nil, noConnection(ctx, err)
 	}
-	x := &session{conn: conn, lock: Hash(s.space + key)}
+	x := &session{conn: conn, key: key, lock: Hash(s.space + key)}
 	err = x.identify(ctx)
 	free := wait
 	switch {
@@ -89,17 +115,18 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 	switch {
 	case err != nil:
 		x.abandon()
-		return l, err
+		return nil, err
 	case !free:
 		x.end(true)
-		return l, locking.ErrBusy
+		return nil, locking.ErrBusy
 	}
-	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
-	if !s.held.Add(l.Owner, x) {
-		x.end(false)
-		return locking.Lease{}, ErrClosed
-	}
-	return l, nil
+	return x, nil
+}
+
+// discard ends a session that has, or had, the lock.
+func (s *SessionStore) discard(x *session) {
+	x.end(false)
+	s.handoff.Ended(x.key)
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
@@ -134,7 +161,7 @@ func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Le
 			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
 	if err == nil && !held {
 		if x, once := s.held.Remove(l.Owner); once {
-			x.end(false)
+			s.discard(x)
 		}
 		err = locking.ErrLost
 	}
@@ -149,9 +176,17 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	if !held {
 		return locking.ErrLost
 	}
+	if s.handoff.Wanted(x.key) {
+		if err = x.alive(ctx); err == nil && s.handoff.Pass(x.key, x) {
+			return nil
+		}
+	}
 	unlocked := false
-	err = ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
+	if err == nil {
+		err = ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
+	}
 	x.end(unlocked)
+	s.handoff.Ended(x.key)
 	var pg *pgconn.PgError
 	if err == nil && !unlocked || errors.As(err, &pg) && pg.SeverityUnlocalized == "FATAL" { // it had ended the session
 		return locking.ErrLost
@@ -170,6 +205,7 @@ func (s *SessionStore) Close() {
 // session is a database session with one lock.
 type session struct {
 	conn *pgxpool.Conn
+	key  string
 	lock int64
 	identity
 }
@@ -208,6 +244,12 @@ func (x *session) wait(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
 	}
 	return classify(ctx, busy(err))
+}
+
+// alive returns nil if the session has not ended, and so still has its lock.
+func (x *session) alive(ctx context.Context) error {
+	var one int
+	return ask(ctx, x.conn, []any{&one}, `SELECT 1`)
 }
 
 // abandon returns the connection after an error. A statement that the server canceled may have

@@ -151,6 +151,66 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	}
 }
 
+// The waiters of a process share its sessions: they leave connections of the pool for Renew.
+func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
+	t.Parallel()
+	const waiters = 30
+	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 3) // the holder's, a waiter's, that of Renew
+	store := NewSessions(pool, rand.Text())
+	t.Cleanup(store.Close)
+	held := locktest.Taken(t, store, "k")
+	served := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			lease, err := store.Acquire(t.Context(), "k")
+			served <- errors.Join(err, store.Release(context.Background(), lease))
+		}()
+	}
+	time.Sleep(2 * sessionTurn) // one of them waits at the server
+	if _, err := store.Renew(t.Context(), held); err != nil {
+		t.Errorf("the holder renews: %v", err)
+	}
+	must(t, store.Release(t.Context(), held))
+	for range waiters {
+		must(t, <-served)
+	}
+}
+
+// A holder that releases passes its session to a waiter, unless the session has ended.
+func TestSession_IsPassedOnWithItsLock(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		store, pool := newSessions(t)
+		store.handoff.Turn = time.Minute
+		lease := locktest.Taken(t, store, "k")
+		session, _ := store.held.Get(lease.Owner)
+		granted := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
+		locktest.Eventually(t, "a waiter is here", func() bool { return store.handoff.Wanted("k") })
+		if ended {
+			terminate(t, store, pool, lease)
+		}
+		err := store.Release(t.Context(), lease)
+		if lost := errors.Is(err, locking.ErrLost); lost != ended || !lost && err != nil {
+			t.Errorf("session has ended: %t; release: %v", ended, err)
+		}
+		next, err := (<-granted).Pair()
+		must(t, err)
+		if now, _ := store.held.Get(next.Owner); (now == session) == ended {
+			t.Errorf("session has ended: %t; the waiter has it: %t", ended, now == session)
+		}
+		if _, err := store.Renew(t.Context(), next); err != nil {
+			t.Errorf("the waiter renews: %v", err)
+		}
+		if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("the released lease is renewed: %v", err)
+		}
+		must(t, store.Release(t.Context(), next))
+		if n := pool.Stat().AcquiredConns(); n != 0 {
+			t.Errorf("%d connections are not back in the pool", n)
+		}
+	}
+}
+
 func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
