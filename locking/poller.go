@@ -22,6 +22,10 @@ type Poller struct {
 	keys  map[string]*polled // those that requests of this process want, or wanted within Turn
 }
 
+// each is how many requests of a wait pause equally, before the pauses grow. A process that hands the key on pauses once, as
+// after the first request, for others to take it. A waiter that paused for longer by then would mostly come too late.
+const each = 16
+
 // polled is a key.
 type polled struct {
 	requests int
@@ -51,7 +55,7 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 			select {
 			case <-free:
 				woken = true
-			case <-time.After(p.Pause.Wait(n)):
+			case <-time.After(p.Pause.Wait(n / each)):
 				woken = false
 				n++
 			case <-ctx.Done():

@@ -25,6 +25,7 @@ func mutants() map[string]mutant {
 	const (
 		clock   = "GREATEST(granted, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))"
 		fence   = "IF(again, seen, " + clock + ")"
+		fence1  = "GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))" // of one free key
 		free    = "WHERE name = k AND owner = who AND expires"
 		mine    = "INTO held FROM locks\n        WHERE name = k AND owner = who AND fence = granted AND expires > UTC_TIMESTAMP(6)"
 		renewal = "UPDATE locks SET expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND WHERE name = k;"
@@ -37,24 +38,25 @@ func mutants() map[string]mutant {
 		"releases others' locks": {edits: edit(free, "WHERE name = k AND expires"), caught: []string{own}},
 		"release does nothing":   {edits: edit(free, "WHERE FALSE AND expires"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
-			edits:  edit("SET owner = '', expires", "SET fence = 0, owner = '', expires", clock, "granted"),
+			edits:  edit("LAST_INSERT_ID(fence), owner = ''", "0, owner = ''", clock, "granted", fence1, "fence + 1"),
 			caught: []string{grows},
 		},
-		"fence that never grows":    {edits: edit(fence, "1"), caught: []string{grows}},
+		"fence that never grows":    {edits: edit(fence, "1", fence1, "1"), caught: []string{grows}},
 		"fence above that of a key": {edits: edit("granted = GREATEST(granted, seen + 1)", "granted = seen + 1", clock, "granted"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
 		"table in memory":           {edits: edit("ENGINE = InnoDB", "ENGINE = MEMORY"), caught: []string{"Fence/SurvivesRestart"}},
 		"renews others' locks":      {edits: edit(mine, strings.Replace(mine, "owner = who AND ", "", 1)), caught: []string{own}},
 		"renews expired leases":     {edits: edit(mine, strings.Replace(mine, " AND expires > UTC_TIMESTAMP(6)", "", 1)), caught: []string{"Lost/StaysLost"}},
 		"renew, then compare":       {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
 		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
-		"no TTL":                    {edits: edit("fence = granted, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "fence = granted, expires = '9999-12-31'"), caught: []string{freed}},
-		"own request forgotten":     {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
-		"names with a collation":    {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
-		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
-		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock":   {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
-		"ignores ctx":               {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"any key is valid":          {broken: renames(func(string) string { return "k" }), caught: []string{"Keys/InvalidAreErrKey"}},
+		"no TTL": {edits: edit("fence = granted, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "fence = granted, expires = '9999-12-31'",
+			"owner = who, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "owner = who, expires = '9999-12-31'"), caught: []string{freed}},
+		"own request forgotten":   {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
+		"names with a collation":  {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"takes key by key":        {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
+		"trust from the answer":   {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trust by the wall clock": {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
+		"ignores ctx":             {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"any key is valid":        {broken: renames(func(string) string { return "k" }), caught: []string{"Keys/InvalidAreErrKey"}},
 		"silence taken for an answer": {
 			broken: locktest.Guesses,
 			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},

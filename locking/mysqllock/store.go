@@ -21,7 +21,7 @@ const TTLMin = 100 * time.Millisecond
 var ErrClosed = errors.New("mysqllock: store is closed")
 
 // turn is how long the requests of a process pass a key to each other without a pause: some tens of grants.
-const turn = 20 * time.Millisecond
+const turn = 40 * time.Millisecond
 
 // Store keeps locks in the table locks of this package's migrations. It is safe for
 // concurrent use. The caller owns db, and closes it after the Store.
@@ -45,7 +45,7 @@ func New(db *sql.DB, ttl time.Duration) (*Store, error) {
 		db: db, ttl: ttl, trust: ttl - margin(ttl),
 		requestTimeout: ttl / 6, // several fit into the half TTL in which TryAcquire retries
 		resolver:       locking.NewResolver(ttl, ttl/6),
-		poller:         locking.Poller{Pause: locking.Backoff{Base: 5 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
+		poller:         locking.Poller{Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
 	}, nil
 }
 
@@ -69,7 +69,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 
 // Acquire waits for all keys: in this process in the order of arrival, among the processes in any
 // order. MySQL has nothing that a release could wake a waiter of another process with, so the first waiter of each process
-// tries again after 2.5 to 50 ms (locking.Poller).
+// tries again after 5 to 50 ms (locking.Poller).
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.

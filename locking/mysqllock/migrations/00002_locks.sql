@@ -11,8 +11,8 @@ CREATE TABLE IF NOT EXISTS locks (
 -- +goose StatementEnd
 
 -- Each procedure is one transaction. It takes names separated by NUL, which no key contains, in
--- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so a key
--- is granted and renewed in a statement after the one that may have waited for the row. Above READ COMMITTED
+-- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so several
+-- keys are granted and renewed in statements after those that may have waited for a row. Above READ COMMITTED
 -- a request would lock gaps, and read from a snapshot older than its row locks.
 
 -- locks_acquire takes all keys for an owner, or none, for ttl microseconds. Its result is the fence, or
@@ -39,6 +39,18 @@ request: BEGIN
             ROLLBACK;
             SELECT 0;
             LEAVE request;
+        END IF;
+        -- One free key, the usual request, is one update. If it waits for the row, the TTL is shorter by that time, as Until is.
+        IF k = wanted THEN
+            UPDATE locks
+            SET fence = LAST_INSERT_ID(GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
+                owner = who, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND
+            WHERE name = k AND expires <= UTC_TIMESTAMP(6);
+            IF ROW_COUNT() = 1 THEN
+                COMMIT;
+                SELECT LAST_INSERT_ID();
+                LEAVE request;
+            END IF;
         END IF;
         -- Locks the row, and adds it if it is missing.
         INSERT INTO locks (name) VALUES (k) ON DUPLICATE KEY UPDATE owner = owner;
@@ -102,7 +114,7 @@ SQL SECURITY INVOKER
 BEGIN
     DECLARE rest MEDIUMBLOB DEFAULT wanted;
     DECLARE k VARBINARY(512);
-    DECLARE one, held INT DEFAULT 0;
+    DECLARE held INT DEFAULT 0;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
@@ -112,11 +124,9 @@ BEGIN
     START TRANSACTION;
     WHILE LENGTH(rest) > 0 DO
         SET k = SUBSTRING_INDEX(rest, x'00', 1), rest = SUBSTRING(rest, LENGTH(k) + 2);
-        SELECT COUNT(*) INTO one FROM locks
-        WHERE name = k AND owner = who AND fence = granted AND expires > UTC_TIMESTAMP(6) FOR UPDATE;
-        SET held = held + one;
-        UPDATE locks SET owner = '', expires = '1970-01-01 00:00:00'
+        UPDATE locks SET fence = LAST_INSERT_ID(fence), owner = '', expires = '1970-01-01 00:00:00'
         WHERE name = k AND owner = who AND expires > UTC_TIMESTAMP(6);
+        SET held = held + (ROW_COUNT() = 1 AND LAST_INSERT_ID() = granted);
     END WHILE;
     COMMIT;
     SELECT held;
