@@ -2,18 +2,19 @@ package locking
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Handoff lets the waiters of one process share the session S that has a lock at the server: a holder that releases passes
+// Handoff lets the waiters of one process share a session S that has a lock at the server: a holder that releases passes
 // it to the next waiter. That is one request less than a release and a grant by the server, and waiters need no session each.
 //
 // In this process the waiters for a key are granted it in the order of arrival. Other processes get it because a session is passed
-// on for one Turn only. Then, or if no session of this process has the key, the first waiter waits at the server, so a
-// wait never depends on a session that this process believes to have.
+// on for one Turn only. Then, or if no session of this process has the key, the first waiter waits at the server. So a
+// wait depends for one Turn at most on a session that this process believes to have.
 //
 // It is safe for concurrent use. A session belongs to one goroutine at a time.
 type Handoff[S any] struct {
@@ -37,25 +38,29 @@ type waiter[S any] struct {
 	atServer bool          // toServer is closed
 }
 
-// Acquire waits for key until a session is passed on, or take returns one, which requests it at the server.
+// Acquire waits for key until a session is passed on, or until it may request one at the server with take.
 //
 // If ctx ends first, the error matches ctx.Err(), and ErrBusy too if the request was in the queue.
 func (h *Handoff[S]) Acquire(ctx context.Context, key string, take func() (S, error)) (S, error) {
-	w := h.join(key)
-	select {
-	case session := <-w.session:
-		return session, nil
-	case <-w.toServer:
-	case <-ctx.Done():
-		if h.leave(key, w) {
-			var none S
-			return none, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	w, queued := h.join(key)
+	if queued {
+		select {
+		case session := <-w.session:
+			return session, nil
+		case <-w.toServer:
+		case <-ctx.Done():
+			if h.leave(key, w) {
+				var none S
+				return none, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+			}
+			return <-w.session, nil // it was passed on at the same time
 		}
-		return <-w.session, nil // it was passed on at the same time
 	}
 	session, err := take()
 	if err == nil {
 		h.Granted(key)
+	} else if queued && ctx.Err() != nil && !errors.Is(err, ErrBusy) {
+		err = fmt.Errorf("%w: %w: %w", ErrBusy, ctx.Err(), err)
 	}
 	h.leave(key, w)
 	return session, err
@@ -90,8 +95,9 @@ func (h *Handoff[S]) Pass(key string, session S) bool {
 	return true
 }
 
-// Ended notes that a session of this process no longer has key: it was not passed on, or it has broken.
-func (h *Handoff[S]) Ended(key string) {
+// Ending notes that a session of this process gives key up, or has lost it. Call it before the request that releases the
+// key, so that it does not come after Granted of the next holder.
+func (h *Handoff[S]) Ending(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if k := h.keys[key]; k != nil {
@@ -121,14 +127,15 @@ func (h *Handoff[S]) key(key string) *shared[S] {
 	return k
 }
 
-func (h *Handoff[S]) join(key string) *waiter[S] {
+// join adds a waiter. queued: it does not go to the server at once.
+func (h *Handoff[S]) join(key string) (_ *waiter[S], queued bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.key(key)
 	w := &waiter[S]{session: make(chan S, 1), toServer: make(chan struct{})}
 	k.waiters = append(k.waiters, w)
 	h.settle(key, k)
-	return w
+	return w, !w.atServer
 }
 
 // leave removes w. False: a session was passed to it.

@@ -74,7 +74,7 @@ func (w *waiters) want(what string, atServer int, order, sessions []int) {
 // end releases the key at the server, and looks whether it is forgotten.
 func (w *waiters) end() {
 	w.t.Helper()
-	w.h.Ended("k")
+	w.h.Ending("k")
 	if len(w.h.keys) != 0 {
 		w.t.Errorf("%d keys are left", len(w.h.keys))
 	}
@@ -109,7 +109,7 @@ func TestHandoff_OnlyTheFirstWaitsAtTheServer(t *testing.T) {
 		}
 		w.grants <- 8
 		w.want("the server grants", 0, []int{1}, []int{8})
-		w.h.Ended("k") // released at the server: the next has to go there
+		w.h.Ending("k") // released at the server: the next has to go there
 		w.want("the session ends", 1, nil, nil)
 		w.grants <- 9
 		w.want("the server grants again", 0, []int{2}, []int{9})
@@ -134,7 +134,7 @@ func TestHandoff_ATurnEnds(t *testing.T) {
 		if w.pass(7) {
 			t.Error("a session was passed on after the end of the turn")
 		}
-		w.h.Ended("k")
+		w.h.Ending("k")
 		w.grants <- 8
 		w.want("the server grants", 0, []int{2}, []int{8})
 		time.Sleep(w.h.Turn - 1)
@@ -201,6 +201,41 @@ func TestHandoff_AnErrorOfTheServerSendsTheNext(t *testing.T) {
 		w.grants <- 7
 		w.want("the server grants", 0, []int{2}, []int{7})
 		w.end()
+	})
+}
+
+// A key that was never requested is not called busy, and one that was waited for is, wherever ctx ends.
+func TestHandoff_BusyIsAKeyThatWasWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, queued := range []bool{false, true} {
+			w := newWaiters(t)
+			refuse := make(chan error)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if queued {
+				w.add(1)
+			} else {
+				cancel()
+			}
+			result := make(chan error, 1)
+			go func() {
+				_, err := w.h.Acquire(ctx, "k", func() (int, error) { return noSession, <-refuse })
+				result <- err
+			}()
+			synctest.Wait()
+			if queued {
+				w.grants <- 7
+				synctest.Wait() // the first has the key
+				w.h.Ending("k")
+				synctest.Wait() // the second has gone to the server
+				cancel()
+			}
+			refuse <- ErrOutcomeUnknown
+			err := <-result
+			if !errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrBusy) != queued || queued && !errors.Is(err, context.Canceled) {
+				t.Errorf("it had waited: %t; got %v", queued, err)
+			}
+		}
 	})
 }
 

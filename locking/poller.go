@@ -22,9 +22,9 @@ type Poller struct {
 	keys  map[string]*polled // those that requests of this process want, or wanted within Turn
 }
 
-// each is how many requests of a wait pause equally, before the pauses grow. A process that hands the key on pauses once, as
-// after the first request, for others to take it. A waiter that paused for longer by then would mostly come too late.
-const each = 16
+// equalPauses is how many pauses of a wait have one length, before it doubles. A process that leaves the key to others pauses for the
+// first length. A waiter whose pauses have grown comes too late for it, more often than not.
+const equalPauses = 16
 
 // polled is a key.
 type polled struct {
@@ -55,7 +55,7 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 			select {
 			case <-free:
 				woken = true
-			case <-time.After(p.Pause.Wait(n / each)):
+			case <-time.After(p.Pause.Wait(n / equalPauses)):
 				woken = false
 				n++
 			case <-ctx.Done():

@@ -49,7 +49,7 @@
 // at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
 // what it protects needs a row lock as well.
 //
-// The waiters of one process need one session more, not one each. A holder that releases asks the server whether
+// The waiters of one process for one key need one session more, not one each. A holder that releases asks the server whether
 // its session still has the lock, and passes it to the next waiter. After 5 ms it releases the lock, and the waiter
 // that is then first waits in the server, behind those of other processes (locking.Handoff).
 //
@@ -141,8 +141,10 @@
 //	restarts, wait_timeout is over                                          until the holder hears
 //	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
 //	is next                             the lock in another session
-//	the ctx of the waiter in the server the connection is closed            it leaves the queue within a second
-//	ends
+//	a ctx ends while its request waits  the connection is closed            it leaves the queue within a second
+//	in the server
+//	the first waiter cannot connect     nothing                             those behind it in its process wait
+//	                                                                        for as long: set timeout in the DSN
 //	the holder's machine disappears     nothing                             busy until TCP keep-alive
 //	                                                                        gives up
 //	a proxy that gives each statement   the lock leaks, and the next        two holders, or busy until the
@@ -164,8 +166,8 @@
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the resource
 //
 // A Store grants a key to the waiters of one process in the order of arrival, and promises no order among processes: one
-// may be granted several times as often as another. A SessionStore grants in the order of arrival in a process, and among the
-// first waiters of the processes; the others of a process overtake those of another for 5 ms at most.
+// may be granted several times as often as another. A SessionStore grants in the order of arrival in a process. Processes
+// that have waiters alternate, whatever the number of their waiters.
 //
 // # The client
 //

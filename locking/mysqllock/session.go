@@ -34,7 +34,7 @@ type SessionStore struct {
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
-// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs two requests.
+// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs three requests more.
 const sessionTurn = 5 * time.Millisecond
 
 // NewSessions makes a SessionStore. Stores exclude each other if their db lead to one server, whatever
@@ -121,12 +121,12 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 
 // discard ends a session that has, or had, the lock.
 func (s *SessionStore) discard(x *session) {
+	s.handoff.Ending(x.key)
 	x.end(false)
-	s.handoff.Ended(x.key)
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
-// other waiters may occupy all of them.
+// leases and waiters of other keys may occupy all of them.
 func (s *SessionStore) connect(ctx context.Context, wait bool) (*sql.Conn, error) {
 	if !wait {
 		limited, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -183,9 +183,9 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 			return nil
 		}
 	}
+	s.handoff.Ending(x.key)
 	released, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(RELEASE_LOCK('%s') = 1 AND RELEASE_LOCK('%s') = 1, 0)`, x.lock, x.mark)
 	x.end(released)
-	s.handoff.Ended(x.key)
 	if err == nil && !released {
 		return locking.ErrLost
 	}

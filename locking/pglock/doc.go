@@ -51,7 +51,7 @@
 // at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
 // what it protects needs a row lock as well.
 //
-// The waiters of one process need one session more, not one each. A holder that releases asks the server whether
+// The waiters of one process for one key need one session more, not one each. A holder that releases asks the server whether
 // its session is alive, and passes it with its lock to the next waiter. After 5 ms it unlocks, and the waiter
 // that is then first waits in PostgreSQL, behind those of other processes (locking.Handoff).
 //
@@ -133,6 +133,8 @@
 //	server restarts                                                         until the holder hears
 //	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
 //	is next                             the lock in another session
+//	the first waiter cannot connect     nothing                             those behind it in its process wait
+//	                                                                        for as long: set connect_timeout
 //	the holder's machine disappears     nothing                             busy until TCP keep-alive gives
 //	                                                                        up: set tcp_keepalives_idle
 //	the network drops idle connections  Renew: ErrLost once the server      the same
@@ -171,8 +173,8 @@
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the
 //	                                       resource, or store it with the fence, as package transfer does
 //
-// A Store promises no order of its waiters. A SessionStore grants in the order of arrival in a process, and among the
-// first waiters of the processes; the others of a process overtake those of another for 5 ms at most.
+// A Store promises no order of its waiters. A SessionStore grants in the order of arrival in a process. Processes
+// that have waiters alternate, whatever the number of their waiters.
 //
 // # Sources
 //

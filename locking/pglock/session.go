@@ -31,7 +31,7 @@ type SessionStore struct {
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
-// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs two requests.
+// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs two requests more.
 const sessionTurn = 5 * time.Millisecond
 
 // NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one
@@ -125,12 +125,12 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 
 // discard ends a session that has, or had, the lock.
 func (s *SessionStore) discard(x *session) {
+	s.handoff.Ending(x.key)
 	x.end(false)
-	s.handoff.Ended(x.key)
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
-// other waiters may occupy all of them.
+// leases and waiters of other keys may occupy all of them.
 func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, error) {
 	if !wait {
 		limited, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -181,12 +181,12 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 			return nil
 		}
 	}
+	s.handoff.Ending(x.key)
 	unlocked := false
 	if err == nil {
 		err = ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
 	}
 	x.end(unlocked)
-	s.handoff.Ended(x.key)
 	var pg *pgconn.PgError
 	if err == nil && !unlocked || errors.As(err, &pg) && pg.SeverityUnlocalized == "FATAL" { // it had ended the session
 		return locking.ErrLost

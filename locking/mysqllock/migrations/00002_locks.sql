@@ -11,8 +11,8 @@ CREATE TABLE IF NOT EXISTS locks (
 -- +goose StatementEnd
 
 -- Each procedure is one transaction. It takes names separated by NUL, which no key contains, in
--- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so several
--- keys are granted and renewed in statements after those that may have waited for a row. Above READ COMMITTED
+-- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so
+-- rows are locked in an earlier statement, except by a release and by the grant of one free key. Above READ COMMITTED
 -- a request would lock gaps, and read from a snapshot older than its row locks.
 
 -- locks_acquire takes all keys for an owner, or none, for ttl microseconds. Its result is the fence, or
@@ -40,7 +40,7 @@ request: BEGIN
             SELECT 0;
             LEAVE request;
         END IF;
-        -- One free key, the usual request, is one update. If it waits for the row, the TTL is shorter by that time, as Until is.
+        -- One free key, the usual request, is one update. The TTL counts from before a wait for the row; so does Until.
         IF k = wanted THEN
             UPDATE locks
             SET fence = LAST_INSERT_ID(GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
