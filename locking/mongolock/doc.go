@@ -61,7 +61,7 @@
 // refuse the late one.
 //
 // MongoDB wakes no waiter. In each process the requests for a key wait in the order of arrival, and the first
-// tries again after 5 to 50 ms. A release in its process wakes it at once. After 50 ms of such hand-overs it pauses, so that
+// tries again after 5 to 50 ms. A release in its process wakes it at once. After 30 ms of such hand-overs it pauses, so that
 // other processes can take the key (locking.Poller). One process may be granted a key several times as often as another.
 //
 // # The guard

@@ -40,7 +40,7 @@ type Store struct {
 }
 
 // turn is how long the requests of a process pass a key to each other without a pause: about ten grants.
-const turn = 50 * time.Millisecond
+const turn = 30 * time.Millisecond
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if they use
 // the same collection, which must hold nothing else. The Store sets its own write
