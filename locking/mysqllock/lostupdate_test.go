@@ -54,6 +54,7 @@ func (c *counter) add(n int64) {
 func TestGuard_AtTheWriteAloneLosesAnUpdate(t *testing.T) {
 	t.Parallel()
 	db, a, b := counters(t)
+	_, _ = b.tx.ExecContext(t.Context(), `SET innodb_snapshot_isolation = OFF`) // only some MariaDBs have it
 	a.read()
 	b.read()
 	a.guard(5)
