@@ -218,8 +218,24 @@ func openRueidis(context.Context) (locker, error) {
 		return nil, err
 	}
 	return locked{func(ctx context.Context, key string) (func() error, error) {
-		_, cancel, err := l.WithContext(ctx, key)
-		return func() error { cancel(); return nil }, err
+		for { // rueidislock 1.0.79 may miss the message of a release, and then waits for a free key for ever
+			limited, end := context.WithCancel(ctx) // its end would also end the lock
+			limit := time.AfterFunc(time.Second, end)
+			_, cancel, err := l.WithContext(limited, key)
+			if err == nil && limit.Stop() {
+				return func() error { cancel(); end(); return nil }, nil
+			}
+			if err == nil {
+				cancel()
+			}
+			end()
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				return nil, err
+			}
+		}
 	}, l.Close}, nil
 }
 
