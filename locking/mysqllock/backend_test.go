@@ -102,12 +102,16 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	return locktest.Backend{
 		Open:    func(ttl time.Duration) (locking.Store, error) { return store(server, ttl) },
 		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, server, ttl, store) },
-		Waiting: func(key string) int {
-			return int(number(t, monitor, `
-				SELECT COUNT(*) FROM information_schema.PROCESSLIST
-				WHERE STATE = 'User lock' AND INFO LIKE ?`, "%"+Name(space+key)+"%"))
-		},
+		Waiting: func(key string) int { return inServer(t, monitor, space+key) },
 	}
+}
+
+// inServer returns how many sessions wait for the lock of a name.
+func inServer(t testing.TB, db *sql.DB, name string) int {
+	t.Helper()
+	return int(number(t, db, `
+		SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE STATE = 'User lock' AND INFO LIKE ?`, "%"+Name(name)+"%"))
 }
 
 // disturbed makes a store behind a proxy that disturbs lock requests.

@@ -90,9 +90,7 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	t.Cleanup(closing.Close)
 	locktest.Taken(t, store, "k")
 	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
-	locktest.Eventually(t, "the waiter is in the queue", func() bool {
-		return number(t, db, `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE ?`, "SELECT GET_LOCK('"+Name(store.space+"k")+"', 86%") == 1
-	})
+	locktest.Eventually(t, "the waiter is in the queue", func() bool { return inServer(t, db, store.space+"k") == 1 })
 	closing.Close()
 	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("the waiter: %v, want ErrClosed", err)
@@ -106,7 +104,7 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 	t.Parallel()
 	const waiters = 30
-	store, _ := newSessions(t, 3) // the holder's, a waiter's, that of Renew
+	store, db := newSessions(t, 3) // the holder's, a waiter's, that of Renew
 	held := locktest.Taken(t, store, "k")
 	served := make(chan error, waiters)
 	for range waiters {
@@ -115,7 +113,7 @@ func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 			served <- errors.Join(err, store.Release(context.Background(), lease))
 		}()
 	}
-	time.Sleep(2 * sessionTurn) // one of them waits at the server
+	locktest.Eventually(t, "one of them waits in the server", func() bool { return inServer(t, db, store.space+"k") == 1 })
 	if _, err := store.Renew(t.Context(), held); err != nil {
 		t.Errorf("the holder renews: %v", err)
 	}

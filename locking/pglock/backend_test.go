@@ -75,12 +75,16 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	return locktest.Backend{
 		Open:    func(ttl time.Duration) (locking.Store, error) { return store(g.url, ttl) },
 		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, g.url, ttl, store) },
-		Waiting: func(key string) int {
-			return int(number(t, monitor, `
-				SELECT count(*) FROM pg_locks
-				WHERE NOT granted AND locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, Hash(space+key)))
-		},
+		Waiting: func(key string) int { return inServer(t, monitor, space+key) },
 	}
+}
+
+// inServer returns how many sessions wait for the advisory lock of a name.
+func inServer(t testing.TB, pool *pgxpool.Pool, name string) int {
+	t.Helper()
+	return int(number(t, pool, `
+		SELECT count(*) FROM pg_locks
+		WHERE NOT granted AND locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, Hash(name)))
 }
 
 // disturbed makes a store behind a proxy that disturbs lock requests.

@@ -31,7 +31,8 @@ type SessionStore struct {
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
 const answerTimeout = time.Second
 
-// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants. Each turn costs two requests more.
+// sessionTurn is how long the requests of a process pass a session to each other: some tens of grants.
+// Each turn costs two requests more.
 const sessionTurn = 5 * time.Millisecond
 
 // NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one

@@ -138,10 +138,7 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	t.Cleanup(closing.Close)
 	locktest.Taken(t, store, "k")
 	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
-	locktest.Eventually(t, "the waiter is in the queue", func() bool {
-		return number(t, pool, `SELECT count(*) FROM pg_locks
-			WHERE NOT granted AND locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, Hash(store.space+"k")) == 1
-	})
+	locktest.Eventually(t, "the waiter is in the queue", func() bool { return inServer(t, pool, store.space+"k") == 1 })
 	closing.Close()
 	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("the waiter: %v, want ErrClosed", err)
@@ -166,7 +163,7 @@ func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 			served <- errors.Join(err, store.Release(context.Background(), lease))
 		}()
 	}
-	time.Sleep(2 * sessionTurn) // one of them waits at the server
+	locktest.Eventually(t, "one of them waits in the server", func() bool { return inServer(t, pool, store.space+"k") == 1 })
 	if _, err := store.Renew(t.Context(), held); err != nil {
 		t.Errorf("the holder renews: %v", err)
 	}
