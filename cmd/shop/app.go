@@ -97,7 +97,10 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	}
 	a.export(reg)
 	if c.Lab.Lab {
-		races := labConfig(c.stores, c.Transfers.etcdSettings, c.Locks.RedisURL, log)
+		races, err := labConfig(c.stores, c.Transfers.etcdSettings, c.Locks.RedisURL, log)
+		if err != nil {
+			return nil, err
+		}
 		races.Shop, races.Sources = c.labShop(a, service), lab.Checkout()
 		a.lab = lab.New(races)
 	}

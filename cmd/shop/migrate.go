@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
@@ -14,11 +18,19 @@ import (
 
 // migrateCmd is not part of serve: replicas restart at any moment, and tables should
 // change only when an operator decides.
-type migrateCmd struct{ stores }
+type migrateCmd struct {
+	stores  `embed:""`
+	GrantTo string `env:"SHOP_GRANT_TO" placeholder:"ROLE" help:"Also let this role of PostgreSQL serve, run the batch and audit, and take its other privileges on the tables. The replicas then connect as it, and cannot change a table or an entry of the ledger."`
+}
 
 func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {
 	if err := migrateAll(ctx, c.PostgresURL); err != nil {
 		return err
+	}
+	if c.GrantTo != "" {
+		if err := c.grant(ctx); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(out, "the tables are up to date")
 	if c.MongoURL == "" {
@@ -30,6 +42,33 @@ func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "the collections are up to date")
 	return nil
+}
+
+//go:embed grants.sql
+var grants string
+
+// grant runs grants.sql for the role GrantTo, in one transaction.
+func (c *migrateCmd) grant(ctx context.Context) error {
+	pool, err := c.open(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var schema, user string
+	var exists bool
+	err = pool.QueryRow(ctx, `SELECT current_schema(), current_user, EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, c.GrantTo).Scan(&schema, &user, &exists)
+	role := pgx.Identifier{c.GrantTo}.Sanitize()
+	switch {
+	case err != nil:
+		return err
+	case user == c.GrantTo:
+		return &usageError{fmt.Errorf("--grant-to %s: is the role that migrates, which owns the tables; name another", role)}
+	case !exists:
+		return &usageError{fmt.Errorf("--grant-to %s: PostgreSQL has no such role; make it: CREATE ROLE %s LOGIN", c.GrantTo, role)}
+	}
+	named := strings.NewReplacer(`"server"`, role, `"schema"`, pgx.Identifier{schema}.Sanitize()).Replace(grants)
+	_, err = pool.Exec(ctx, named, pgx.QueryExecModeSimpleProtocol) // several statements, which are one transaction
+	return err
 }
 
 // migrateWallets does for MongoDB what migrateAll does for PostgreSQL.

@@ -37,7 +37,11 @@ func (c *raceCmd) Validate() error {
 
 // Run prints the verdicts. It fails if a strategy broke an invariant.
 func (c *raceCmd) Run(ctx context.Context, out io.Writer) error {
-	race, err := lab.Open(ctx, labConfig(c.stores, c.etcdSettings, c.RedisURL, slog.New(slog.DiscardHandler)), c.settings())
+	config, err := labConfig(c.stores, c.etcdSettings, c.RedisURL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	race, err := lab.Open(ctx, config, c.settings())
 	if err != nil {
 		return &usageError{err}
 	}
@@ -60,10 +64,11 @@ func (c *raceCmd) Run(ctx context.Context, out io.Writer) error {
 }
 
 // labConfig is the configuration of races.
-func labConfig(s stores, etcd etcdSettings, redisURL string, log *slog.Logger) lab.Config {
+func labConfig(s stores, etcd etcdSettings, redisURL string, log *slog.Logger) (lab.Config, error) {
+	secure, err := etcd.tls()
 	return lab.Config{
-		PostgresURL: s.PostgresURL, RedisURL: redisURL, EtcdEndpoints: etcd.EtcdEndpoints, MongoURL: s.MongoURL, LockPrefix: etcd.LockPrefix, Log: log,
-	}
+		PostgresURL: s.PostgresURL, RedisURL: redisURL, EtcdEndpoints: etcd.EtcdEndpoints, EtcdTLS: secure, MongoURL: s.MongoURL, LockPrefix: etcd.LockPrefix, Log: log,
+	}, err
 }
 
 func printRace(out io.Writer, result *lab.Result) error {

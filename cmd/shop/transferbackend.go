@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"shop/cmd/shop/lab"
 	"shop/locking"
@@ -191,27 +190,6 @@ func (b *transferBackend) close() {
 	if b.client != nil {
 		_ = b.client.Close()
 	}
-}
-
-// etcdSettings locate the locks of accounts.
-type etcdSettings struct {
-	EtcdEndpoints []string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" sep:"," placeholder:"HOST:PORT" help:"Members of etcd, separated by commas. Needed by strategies that lock there. etcd may start after the shop: until then transfers are refused, and the rest works."`
-	LockPrefix    string   `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Prefix of the lock names in Redis and etcd. Replicas must agree."`
-}
-
-// connect makes a client, which connects at its first use. The client does not log:
-// its connection failures are returned as errors.
-func (s etcdSettings) connect(more ...func(*clientv3.Config)) (*clientv3.Client, error) {
-	config := etcdlock.Config(s.EtcdEndpoints...)
-	config.Logger = zap.NewNop()
-	for _, change := range more {
-		change(&config)
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--etcd-endpoints: %w", err)}
-	}
-	return client, nil
 }
 
 // transferSettings say how money moves.

@@ -3,9 +3,11 @@ package prometheus_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.yaml.in/yaml/v3"
 
 	"shop/compose/local/stack/stacktest"
@@ -80,22 +85,26 @@ type shop struct {
 	key     string            // of the API
 	from    string
 	to      string
+	wallet  string
+	mongo   *mongo.Database
 	bought  sync.WaitGroup
 }
 
 func startShop(t *testing.T, redisURL string) *shop {
 	t.Helper()
 	s := &shop{t: t, program: filepath.Join(t.TempDir(), "shop"), prefix: "signals-" + uuid.NewString()}
+	mongoURL := s.ownMongo()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.program, "../../cmd/shop").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s.env = []string{
-		"SHOP_POSTGRES_URL=" + pgtest.Schema(t), "SHOP_REDIS_URL=" + redisURL, "SHOP_MONGO_URL=",
+		"SHOP_POSTGRES_URL=" + pgtest.Schema(t), "SHOP_REDIS_URL=" + redisURL, "SHOP_MONGO_URL=" + mongoURL,
 		"SHOP_ETCD_ENDPOINTS=" + locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), "SHOP_LOCK_PREFIX=" + s.prefix, "SHOP_METRICS_LISTEN=127.0.0.1:0",
 	}
 	s.run("migrate")
 	seeded := s.run("seed")
 	s.key, s.from, s.to = exported(t, seeded, "KEY_ALICE"), exported(t, seeded, "ACCOUNT_ALICE"), exported(t, seeded, "ACCOUNT_BOB")
+	s.wallet = exported(t, seeded, "WALLET_ALICE")
 	serve := start(t, s.env, s.program, "serve", "--listen=127.0.0.1:0")
 	batch := start(t, s.env, s.program, "batch", "--every=1s")
 	locktest.Eventually(t, "a replica and a batch", func() bool {
@@ -104,6 +113,27 @@ func startShop(t *testing.T, redisURL string) *shop {
 	s.api = "http://" + serve.logged("serving", "address")
 	s.metrics = map[string]string{"shop": serve.logged("serving", "metrics"), "batch": batch.logged("sweeping", "metrics")}
 	return s
+}
+
+// ownMongo makes a client of a database of its own, which is dropped after the test, and returns the database's URL.
+func (s *shop) ownMongo() string {
+	s.t.Helper()
+	u, err := url.Parse(locktest.Env(s.t, "SHOP_MONGO_URL"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	u.Path = "/signals_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	client, err := mongo.Connect(options.Client().ApplyURI(u.String()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mongo = client.Database(u.Path[1:])
+	s.t.Cleanup(func() {
+		if err := errors.Join(s.mongo.Drop(context.Background()), client.Disconnect(context.Background())); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return u.String()
 }
 
 // run runs a command to its end, and returns what it printed.
@@ -148,7 +178,8 @@ func (s *shop) buy(sku, key string) int {
 	return s.send("/v1/orders", key, fmt.Sprintf(`{"lines":[{"sku":%q,"quantity":1}]}`, sku))
 }
 
-// load sends, ten times a second until the test ends, a purchase, its repetition, a transfer, and a refused purchase.
+// load sends, ten times a second until the test ends, a purchase, its repetition, a transfer, a debit of the wallet, and a
+// refused purchase.
 func (s *shop) load() {
 	ctx, stop := context.WithCancel(s.t.Context())
 	s.t.Cleanup(func() { stop(); s.bought.Wait() })
@@ -159,6 +190,7 @@ func (s *shop) load() {
 			s.buy("coffee", key)
 			s.buy("unicorn", key+"!")
 			s.send("/v1/transfers", key+"?", fmt.Sprintf(`{"from":%q,"to":%q,"amount":1,"currency":"EUR"}`, s.from, s.to))
+			s.send("/v1/wallets/"+s.wallet+"/debits", key+"$", `{"amount":1}`)
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -185,6 +217,24 @@ func (s *shop) holdRow() {
 		_ = conn.Close(s.t.Context())
 	}
 	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// holdWallets writes to all wallets in a transaction, and aborts it after half a second: a debit gets WriteConflict.
+func (s *shop) holdWallets() {
+	s.t.Helper()
+	err := s.mongo.Client().UseSession(s.t.Context(), func(ctx context.Context) error {
+		session := mongo.SessionFromContext(ctx)
+		if err := session.StartTransaction(); err != nil {
+			return err
+		}
+		_, err := s.mongo.Collection("wallets").UpdateMany(ctx, bson.D{}, bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: int64(1)}}}})
+		time.Sleep(500 * time.Millisecond)
+		return errors.Join(session.AbortTransaction(ctx), err)
+	})
+	var conflict mongo.ServerError
+	if err != nil && (!errors.As(err, &conflict) || !conflict.HasErrorLabel("TransientTransactionError")) { // with a debit that was first
 		s.t.Fatal(err)
 	}
 }
@@ -233,6 +283,11 @@ func TestSignals_EveryPanelHasDataAndEveryAlertFires(t *testing.T) {
 
 	p.awaitAlert("ShopLockHoldTime", "redis", s.holdRow)
 	awaitPanels(t, p)
+	for _, expr := range []string{ // which have data from the start: zeros
+		`sum(rate(http_requests_total{route=~".*/v1/wallets/.*"}[1m])) > 0`, `pool_connections{server="mongo"} > 0`, `sum(rate(wallet_events_total{kind="conflict"}[1m])) > 0`,
+	} {
+		locktest.Eventually(t, expr, func() bool { s.holdWallets(); return p.hasData(expr) })
+	}
 	s.stick(redis.Env["SHOP_REDIS_URL"])
 	p.awaitAlert("ShopLockTimeouts", "redis", func() { s.buyAtOnce(16) })
 	p.awaitAlert("ShopLockFailureRate", "redis", nil)

@@ -41,7 +41,7 @@ func typedBlocks(page, test string) (blocks [][]string) {
 var typedPages = []struct {
 	name   string
 	blocks int
-}{{"transfer.md", 1}, {"wallet.md", 1}, {"operations.md", 6}}
+}{{"transfer.md", 1}, {"wallet.md", 1}, {"operations.md", 7}}
 
 func TestTyped_ThePagesSayWhatTheShopAnswers(t *testing.T) {
 	r := startLab(t)

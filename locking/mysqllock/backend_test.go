@@ -51,19 +51,21 @@ func parse(t testing.TB, dsn string) *mysql.Config {
 // target is a server, and a kind of Store, to run on.
 type target struct {
 	dsn    string
-	edits  []string                          // change the migration of the locks
+	edits  []string                          // change the migration of the locks, and the statements of one.go
 	broken func(locking.Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
 // open is a locktest.Open. Each Backend has a database of its own.
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
-	database := newDatabase(t, g.dsn, g.edits...)
+	migration, take, free := edited(t, g.edits...)
+	database := newDatabase(t, g.dsn, migration)
 	store := func(cfg *mysql.Config, ttl time.Duration) (locking.Store, error) {
 		store, err := New(connect(t, cfg, 3), ttl)
 		if err != nil {
 			return nil, err
 		}
+		store.takeOne, store.freeOne = take, free
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -118,7 +120,7 @@ func inServer(t testing.TB, db *sql.DB, name string) int {
 func disturbed(t testing.TB, server *mysql.Config, ttl time.Duration, make func(*mysql.Config, time.Duration) (locking.Store, error)) locktest.Proxied {
 	t.Helper()
 	p := locktest.NewFaults(t, server.Addr, func(request []byte) bool {
-		return bytes.Contains(request, []byte("CALL locks_")) || bytes.Contains(request, []byte("_LOCK("))
+		return bytes.Contains(request, []byte("CALL locks_")) || bytes.Contains(request, []byte("UPDATE locks")) || bytes.Contains(request, []byte("_LOCK("))
 	})
 	through := server.Clone()
 	through.Addr = p.Addr

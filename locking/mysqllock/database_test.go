@@ -16,14 +16,14 @@ import (
 )
 
 // newDB makes a pool on a new database of the shared server.
-func newDB(t testing.TB, edits ...string) *sql.DB {
+func newDB(t testing.TB) *sql.DB {
 	t.Helper()
-	return connect(t, newDatabase(t, locktest.Env(t, env), edits...), 16)
+	return connect(t, newDatabase(t, locktest.Env(t, env), ""), 16)
 }
 
-// newDatabase makes a database, migrates it, with the migration of the locks edited, and
+// newDatabase makes a database, migrates it, at first with another migration of the locks if there is one, and
 // returns the configuration of its connections.
-func newDatabase(t testing.TB, dsn string, edits ...string) *mysql.Config {
+func newDatabase(t testing.TB, dsn, migration string) *mysql.Config {
 	t.Helper()
 	server := parse(t, dsn)
 	database := server.Clone()
@@ -41,19 +41,18 @@ func newDatabase(t testing.TB, dsn string, edits ...string) *mysql.Config {
 	on("CREATE DATABASE " + database.DBName)
 	t.Cleanup(func() { on("DROP DATABASE " + database.DBName) })
 	db := connect(t, database, 1)
-	if len(edits) > 0 {
-		must(t, run(t.Context(), db, edited(t, edits...)))
-	}
+	must(t, run(t.Context(), db, migration))
 	must(t, Migrate(t.Context(), db)) // it keeps what there is
 	return database
 }
 
-// edited returns the migration of the locks with pairs of text replaced.
-func edited(t testing.TB, edits ...string) string {
+// edited returns the migration of the locks, and the statements of one.go, with pairs of text replaced.
+func edited(t testing.TB, edits ...string) (migration, take, free string) {
 	t.Helper()
 	text, err := Migrations.ReadFile("migrations/00002_locks.sql")
 	must(t, err)
-	return locktest.Edited(t, string(text), edits...)
+	parts := strings.Split(locktest.Edited(t, string(text)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
+	return parts[0], parts[1], parts[2]
 }
 
 func open(t testing.TB, cfg *mysql.Config) *sql.DB {

@@ -24,12 +24,12 @@
 //	┌──────┐  a greater fence, expires           ┌──────┐ ────┐ this fence: a new
 //	│ free │ ──────────────────────────────────▶ │ held │     │ expires
 //	└──────┘ ◀────────────────────────────────── └──────┘ ◀───┘
-//	          locks_release, or the TTL
+//	          the release, or the TTL
 //
-// Each arrow is one call of a procedure of the migrations, a transaction of its own in one
-// round trip: no row stays locked while a client is paused. It locks the rows in the order of their
-// keys, compares with the server's clock, in UTC, and takes all keys or none, by a rollback.
-// Two requests of one owner make one grant.
+// Each arrow is one statement, a transaction of its own in one round trip: no row stays locked while a client is paused.
+// For one free key, and for its release, it is an UPDATE. Whatever that cannot decide is a call of a procedure of the
+// migrations. It locks the rows in the order of their keys, compares with the server's clock, in UTC, and takes all keys or
+// none, by a rollback. Two requests of one owner make one grant.
 //
 // Invariant: at any moment at most one lease of a key is within its Until, as long as the
 // server keeps what it has committed and its clock does not jump ahead; and of two grants of
@@ -39,7 +39,7 @@
 //
 // MySQL has no LISTEN: a waiter tries again, after 5 to 50 ms. Of the waiters in one process only the
 // first does. A release in its process wakes it at once. After 40 ms of such hand-overs it pauses, so that other
-// processes can take the key (locking.Poller). A refusal is a read.
+// processes can take the key (locking.Poller). A refusal changes no row.
 //
 // # The session lock
 //
@@ -97,6 +97,7 @@
 // The package is longer than one lock, because it has a store of each kind, and the guard:
 //
 //	store.go, request.go  Store, and a request whose answer is lost
+//	one.go                one free key, without a procedure
 //	session.go            SessionStore (locking/handoff.go: its waiters)
 //	guard.go              Guard
 //	migrate.go            Migrate, and Migrations for another tool

@@ -26,7 +26,7 @@ type guarded struct {
 // open is a locktest.OpenGuards.
 func (g guarded) open(t testing.TB) locktest.Guards {
 	t.Helper()
-	cfg := newDatabase(t, locktest.Env(t, env))
+	cfg := newDatabase(t, locktest.Env(t, env), "")
 	if g.settings != nil {
 		g.settings(cfg)
 	}

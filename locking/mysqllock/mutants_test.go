@@ -27,6 +27,7 @@ func mutants() map[string]mutant {
 		fence   = "IF(again, seen, " + clock + ")"
 		fence1  = "GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))" // of one free key
 		free    = "WHERE name = k AND owner = who AND expires"
+		free1   = "AND owner = x'%[2]x' AND fence = %[3]d AND" // of one held key
 		mine    = "INTO held FROM locks\n        WHERE name = k AND owner = who AND fence = granted AND expires > UTC_TIMESTAMP(6)"
 		renewal = "UPDATE locks SET expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND WHERE name = k;"
 		wait    = "SELECT COUNT(*) INTO held FROM locks WHERE name = k FOR UPDATE;"
@@ -35,10 +36,10 @@ func mutants() map[string]mutant {
 	edit := func(edits ...string) []string { return edits }
 	return map[string]mutant{
 		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
-		"releases others' locks": {edits: edit(free, "WHERE name = k AND expires"), caught: []string{own}},
-		"release does nothing":   {edits: edit(free, "WHERE FALSE AND expires"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"releases others' locks": {edits: edit(free, "WHERE name = k AND expires", free1, "AND"), caught: []string{own}},
+		"release does nothing":   {edits: edit(free, "WHERE FALSE AND expires", free1, "AND FALSE AND"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
-			edits:  edit("LAST_INSERT_ID(fence), owner = ''", "0, owner = ''", clock, "granted", fence1, "fence + 1"),
+			edits:  edit("LAST_INSERT_ID(fence), owner = ''", "0, owner = ''", "SET owner = '',", "SET fence = 0, owner = '',", clock, "granted", fence1, "fence + 1"),
 			caught: []string{grows},
 		},
 		"fence that never grows":    {edits: edit(fence, "1", fence1, "1"), caught: []string{grows}},
@@ -49,7 +50,7 @@ func mutants() map[string]mutant {
 		"renew, then compare":       {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
 		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
 		"no TTL": {edits: edit("fence = granted, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "fence = granted, expires = '9999-12-31'",
-			"owner = who, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "owner = who, expires = '9999-12-31'"), caught: []string{freed}},
+			"UTC_TIMESTAMP(6) + INTERVAL %[3]d MICROSECOND", "'9999-12-31'"), caught: []string{freed}},
 		"own request forgotten":   {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
 		"names with a collation":  {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
 		"takes key by key":        {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},

@@ -14,30 +14,37 @@ import (
 	"shop/locking"
 )
 
-// call runs a procedure, which is a transaction of its own, and waits for its result for
-// requestTimeout at most. wanted and owner are bytes to the server.
+// request sends one statement, which is a transaction of its own, and waits for its answer for requestTimeout at most.
 //
-// The text of the statement is complete: with placeholders the driver would prepare it first, in one
-// more round trip, unless the DSN has interpolateParams. All text from outside is in hexadecimal.
-func (s *Store) call(ctx context.Context, procedure, wanted, owner string, numbers ...int64) (result int64, err error) {
+// The text of a statement is complete: with placeholders the driver would prepare it first, in one
+// more round trip, unless the DSN has interpolateParams. All text from outside is in hexadecimal, and so bytes to the server.
+func (s *Store) request(ctx context.Context, send func(context.Context, *sql.Conn) error) error {
 	if s.resolver.Closed() {
-		return 0, ErrClosed
+		return ErrClosed
 	}
 	limited, cancel := context.WithTimeout(ctx, s.requestTimeout)
 	defer cancel()
 	conn, err := s.db.Conn(limited)
 	if err != nil {
-		return 0, noConnection(ctx, err)
+		return noConnection(ctx, err)
 	}
 	defer conn.Close()
+	if err = send(limited, conn); err != nil {
+		discard(conn) // a procedure that was killed leaves its transaction, and row locks, behind
+	}
+	return classify(ctx, err)
+}
+
+// call runs a procedure, and returns its result.
+func (s *Store) call(ctx context.Context, procedure, wanted, owner string, numbers ...int64) (result int64, err error) {
 	statement := fmt.Sprintf("CALL %s(x'%x', x'%x'", procedure, wanted, owner)
 	for _, n := range numbers {
 		statement += fmt.Sprintf(", %d", n)
 	}
-	if err = conn.QueryRowContext(limited, statement+")").Scan(&result); err != nil {
-		discard(conn) // a procedure that was killed leaves its transaction, and row locks, behind
-	}
-	return result, classify(ctx, err)
+	err = s.request(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, statement+")").Scan(&result)
+	})
+	return result, err
 }
 
 // discard closes a connection, instead of returning it to the pool.

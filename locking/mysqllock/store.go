@@ -32,6 +32,8 @@ type Store struct {
 	requestTimeout time.Duration // for one answer
 	resolver       *locking.Resolver
 	poller         locking.Poller
+
+	takeOne, freeOne string // the statements of one.go
 }
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if the DSN of their db names
@@ -46,6 +48,7 @@ func New(db *sql.DB, ttl time.Duration) (*Store, error) {
 		requestTimeout: ttl / 6, // several fit into the half TTL in which TryAcquire retries
 		resolver:       locking.NewResolver(ttl, ttl/6),
 		poller:         locking.Poller{Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
+		takeOne:        takeOne, freeOne: freeOne,
 	}, nil
 }
 
@@ -89,7 +92,7 @@ func (s *Store) take(ctx context.Context, keys []string) (lease locking.Lease, e
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier
-		fence, err := s.call(ctx, "locks_acquire", names(keys), owner, s.ttl.Microseconds())
+		fence, err := s.grant(ctx, keys, owner)
 		if err == nil && fence == 0 {
 			err = locking.ErrBusy
 		}
@@ -138,7 +141,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 		return locking.ErrLost
 	}
 	defer s.poller.Released(l.Keys)
-	held, err := s.call(ctx, "locks_release", names(l.Keys), l.Owner, int64(l.Fence))
+	held, err := s.free(ctx, l)
 	switch {
 	case errors.Is(err, locking.ErrOutcomeUnknown):
 		s.resolver.Abandon(s.removal(l.Keys, l.Owner))

@@ -25,6 +25,7 @@ func etcdClient(cfg Config, over *link) (*clientv3.Client, error) {
 		return nil, fmt.Errorf("%w: for etcd set --etcd-endpoints or SHOP_ETCD_ENDPOINTS", errNotConfigured)
 	}
 	config := etcdlock.Config(cfg.EtcdEndpoints...)
+	config.TLS = cfg.EtcdTLS
 	config.Logger = zap.NewNop() // its connection failures are returned as errors
 	config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		return over.DialContext(ctx, "tcp", address)

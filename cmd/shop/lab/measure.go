@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -57,8 +58,16 @@ var measurements = []measurement{
 	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.Store, error) {
 		return pglock.New(pool, measureTTL)
 	})},
+	{"insert-row", "A9", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
+		return errors.Join(pglock.MakeRow(ctx, tx, key), pglock.LockRow(ctx, tx, key))
+	})},
 	{"file", "A10", "the folder for temporary files", openFile},
+	{"for-update", "B3", "MongoDB", openForUpdate},
 	{"mongo", "lease in a document", "MongoDB", openMongo},
+	{"several", "C3", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (pair, error) {
+		s, err := redislock.New(c, ttl, o)
+		return pair{s}, err
+	})},
 	{"redis", "C4", "Redis", inRedis(redislock.New)},
 	{"fair", "C14", "Redis", inRedis(redislock.NewFair)},
 	{"rw", "C15", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
@@ -72,6 +81,7 @@ var measurements = []measurement{
 		return redislock.NewSemaphore(c, ttl, 2, o)
 	})},
 	{"watch", "C17", "Redis", onKey(updateKey)},
+	{"queue", "C18", "this process", openQueue},
 	{"etcd", "D1", "etcd", openEtcd},
 	{"guard-postgres", "guard in PostgreSQL", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
 		return pglock.Guard(ctx, tx, key, 1)
@@ -210,6 +220,25 @@ func inPostgres[S closingStore](open func(*pgxpool.Pool) (S, error)) func(contex
 			pool.Close()
 		}), nil
 	}
+}
+
+// pair is a store that takes another key together with each.
+type pair struct{ *redislock.Store }
+
+func (p pair) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	return p.Store.TryAcquire(ctx, append(keys, measuredKey+"/2")...)
+}
+
+func openQueue(context.Context, Config) (subject, error) {
+	var q locking.Queue[string]
+	return subject{func(ctx context.Context) error {
+		ticket, _ := q.Join(nil, measuredKey)
+		if !ticket.Wait(ctx) {
+			return ctx.Err()
+		}
+		ticket.Leave(measuredKey)
+		return nil
+	}, func() {}}, nil
 }
 
 func openFile(context.Context, Config) (subject, error) {

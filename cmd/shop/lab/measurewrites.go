@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking/mongolock"
 	"shop/locking/redislock"
@@ -42,6 +43,21 @@ func guardKey(ctx context.Context, client redis.UniversalClient, key string) err
 }
 
 func openMongoGuard(ctx context.Context, cfg Config) (subject, error) {
+	return inMongo(ctx, cfg, func(ctx context.Context, guards *mongo.Collection) error {
+		return mongolock.Guard(ctx, guards, measuredKey, 1)
+	})
+}
+
+// openForUpdate locks the document that also is a guard.
+func openForUpdate(ctx context.Context, cfg Config) (subject, error) {
+	return inMongo(ctx, cfg, func(ctx context.Context, guards *mongo.Collection) error {
+		var document struct{}
+		return mongolock.ForUpdate(ctx, guards, measuredKey, &document)
+	})
+}
+
+// inMongo measures the first statement of a transaction, together with its commit.
+func inMongo(ctx context.Context, cfg Config, first func(context.Context, *mongo.Collection) error) (subject, error) {
 	client, name, err := mongoClient(cfg, nil)
 	if err != nil {
 		return subject{}, err
@@ -58,9 +74,7 @@ func openMongoGuard(ctx context.Context, cfg Config) (subject, error) {
 		return subject{}, err
 	}
 	return subject{func(ctx context.Context) error {
-		_, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-			return nil, mongolock.Guard(ctx, guards, measuredKey, 1)
-		})
+		_, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) { return nil, first(ctx, guards) })
 		return err
 	}, func() {
 		session.EndSession(context.WithoutCancel(ctx))

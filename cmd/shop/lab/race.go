@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +22,9 @@ type Config struct {
 	PostgresURL   string
 	RedisURL      string
 	EtcdEndpoints []string // none: no race of transfers, and etcd is not measured
-	MongoURL      string   // "": no race of wallets, and MongoDB is not measured
-	LockPrefix    string   // of the names in Redis and etcd
+	EtcdTLS       *tls.Config
+	MongoURL      string // "": no race of wallets, and MongoDB is not measured
+	LockPrefix    string // of the names in Redis and etcd
 	Shop          Shop
 	Sources       fs.FS // the files of the repository; nil: the page of patterns has paths instead of links
 	Log           *slog.Logger

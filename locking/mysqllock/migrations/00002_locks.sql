@@ -12,8 +12,9 @@ CREATE TABLE IF NOT EXISTS locks (
 
 -- Each procedure is one transaction. It takes names separated by NUL, which no key contains, in
 -- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so
--- rows are locked in an earlier statement, except by a release and by the grant of one free key. Above READ COMMITTED
--- a request would lock gaps, and read from a snapshot older than its row locks.
+-- rows are locked in an earlier statement, except by a release. Above READ COMMITTED a request would lock gaps, and
+-- read from a snapshot older than its row locks. Without autocommit the session may be in a transaction before, which is
+-- empty. A grant of one free key needs no procedure: one.go.
 
 -- locks_acquire takes all keys for an owner, or none, for ttl microseconds. Its result is the fence, or
 -- 0 if another owner holds a key. Called twice with one owner it makes one grant, with one fence.
@@ -30,6 +31,7 @@ request: BEGIN
         ROLLBACK;
         RESIGNAL;
     END;
+    ROLLBACK;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     WHILE LENGTH(rest) > 0 DO
@@ -39,18 +41,6 @@ request: BEGIN
             ROLLBACK;
             SELECT 0;
             LEAVE request;
-        END IF;
-        -- One free key, the usual request, is one update. The TTL counts from before a wait for the row; so does Until.
-        IF k = wanted THEN
-            UPDATE locks
-            SET fence = LAST_INSERT_ID(GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
-                owner = who, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND
-            WHERE name = k AND expires <= UTC_TIMESTAMP(6);
-            IF ROW_COUNT() = 1 THEN
-                COMMIT;
-                SELECT LAST_INSERT_ID();
-                LEAVE request;
-            END IF;
         END IF;
         -- Locks the row, and adds it if it is missing.
         INSERT INTO locks (name) VALUES (k) ON DUPLICATE KEY UPDATE owner = owner;
@@ -88,6 +78,7 @@ request: BEGIN
         ROLLBACK;
         RESIGNAL;
     END;
+    ROLLBACK;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     WHILE LENGTH(rest) > 0 DO
@@ -120,6 +111,7 @@ BEGIN
         ROLLBACK;
         RESIGNAL;
     END;
+    ROLLBACK;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     WHILE LENGTH(rest) > 0 DO

@@ -1,0 +1,18 @@
+-- What a role needs that serves, runs the batch and audits, and no more: it changes no table, no
+-- trigger and no key of a client, and no entry of the ledger. shop migrate puts the name of the role
+-- for "server".
+REVOKE ALL ON products, orders, order_lines, stock_movements, accounts, transfers, ledger_entries, fence_epochs,
+    clients, idempotency_keys, roll_ups, daily_sales, locks FROM "server";
+REVOKE ALL ON SEQUENCE locks_fence FROM "server";
+GRANT USAGE ON SCHEMA "schema" TO "server";
+
+GRANT SELECT ON clients, fence_epochs TO "server";
+GRANT SELECT, UPDATE ON products, accounts TO "server"; -- SELECT … FOR UPDATE needs UPDATE
+GRANT SELECT, INSERT ON order_lines, stock_movements, ledger_entries TO "server";
+GRANT SELECT, INSERT, UPDATE ON orders, transfers TO "server";
+GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO "server";
+
+-- Of the batch: the sales of a day, under a lock of package pglock.
+GRANT SELECT, INSERT, UPDATE ON roll_ups, locks TO "server";
+GRANT SELECT, INSERT ON daily_sales TO "server";
+GRANT USAGE ON SEQUENCE locks_fence TO "server";
