@@ -2,8 +2,10 @@ package main
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -50,7 +52,15 @@ func (s etcdSettings) tls() (*tls.Config, error) {
 	if s.EtcdCA == "" && files.Empty() {
 		return nil, nil
 	}
+	for _, endpoint := range s.EtcdEndpoints {
+		if scheme, _, found := strings.Cut(endpoint, "://"); found && scheme != "https" { // the client would use no certificate
+			return nil, &usageError{fmt.Errorf("--etcd-endpoints %s: want https:// with --etcd-ca or --etcd-cert", endpoint)}
+		}
+	}
 	config, err := files.ClientConfig()
+	if err == nil && s.EtcdCA != "" && config.RootCAs.Equal(x509.NewCertPool()) {
+		err = errors.New("no certificate (PEM) in " + s.EtcdCA)
+	}
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--etcd-ca, --etcd-cert, --etcd-key: %w", err)}
 	}

@@ -162,6 +162,10 @@ func TestEtcd_WithUsersAndCertificates(t *testing.T) {
 	if out, err := shop(t, append([]string{"batch", "--postgres-url", url, "--lock-prefix", t.Name()}, a.flags(etcd, "shop")...)...); err != nil {
 		t.Errorf("batch: %v\n%s", err, out)
 	}
+	dropRaces(t, url)
+	if out, err := shop(t, append([]string{"race", "--flow=transfer", "--strategy=etcd-fenced", "--clients=4", "--size=4", "--fault=none", "--postgres-url", url, "--lock-prefix", t.Name()}, a.flags(etcd, "shop")...)...); err != nil {
+		t.Errorf("race: %v\n%s", err, out)
+	}
 	another := newAuthority(t)
 	another.sign("shop")
 	for name, flags := range map[string][]string{
@@ -189,12 +193,17 @@ func TestEtcd_FilesThatCannotBeUsedAreRefused(t *testing.T) {
 	url, _ := newDatabase(t)
 	a := newAuthority(t)
 	a.sign("shop")
+	if err := os.WriteFile(a.file("empty"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, flags := range map[string][]string{
-		"set both":     {"--etcd-cert=" + a.file("shop.crt")},
-		"no such file": {"--etcd-ca=" + a.file("missing")},
-		"private key":  {"--etcd-cert=" + a.file("shop.crt"), "--etcd-key=" + a.file("ca.key")},
+		"set both":       {"--etcd-cert=" + a.file("shop.crt")},
+		"no such file":   {"--etcd-ca=" + a.file("missing")},
+		"private key":    {"--etcd-cert=" + a.file("shop.crt"), "--etcd-key=" + a.file("ca.key")},
+		"no certificate": {"--etcd-ca=" + a.file("empty")},
+		"want https://":  {"--etcd-ca=" + a.file("ca.crt"), "--etcd-endpoints=http://127.0.0.1:1"},
 	} {
-		out, err := shop(t, append([]string{"serve", "--listen=127.0.0.1:0", "--postgres-url", url, "--etcd-endpoints=127.0.0.1:1"}, flags...)...)
+		out, err := shop(t, append([]string{"serve", "--listen=127.0.0.1:0", "--postgres-url", url}, flags...)...)
 		if exitCode(err) != 2 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--etcd-") {
 			t.Errorf("%v: %v, want %q\n%s", flags, err, want, out)
 		}

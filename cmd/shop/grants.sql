@@ -1,9 +1,10 @@
--- What a role needs that serves, runs the batch and audits, and no more: it changes no table, no
--- trigger and no key of a client, and no entry of the ledger. shop migrate puts the name of the role
--- for "server".
+-- What a role needs that serves, runs the batch and audits, and no more. It cannot alter a table or a
+-- trigger, nor change a client, an entry of the ledger or a movement of stock. shop migrate fills in the
+-- names of the role and of the schema.
 REVOKE ALL ON products, orders, order_lines, stock_movements, accounts, transfers, ledger_entries, fence_epochs,
     clients, idempotency_keys, roll_ups, daily_sales, locks FROM "server";
 REVOKE ALL ON SEQUENCE locks_fence FROM "server";
+REVOKE CREATE ON SCHEMA "schema" FROM "server";
 GRANT USAGE ON SCHEMA "schema" TO "server";
 
 GRANT SELECT ON clients, fence_epochs TO "server";

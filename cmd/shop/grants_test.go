@@ -47,11 +47,14 @@ func created(t *testing.T, status int, body string) string {
 	return reply.ID
 }
 
-// The role of --grant-to serves, runs the batch and audits, and can do nothing else: a replica that an attacker
-// controls cannot change the past.
-func TestGrants_AreEnoughToServeAndTooFewToChangeThePast(t *testing.T) {
+// The role of --grant-to serves, runs the batch and audits. It cannot change what is append-only, alter a table, or make
+// itself an administrator.
+func TestGrants_AreEnoughToServeAndTooFewToRewriteTheLedger(t *testing.T) {
 	databaseURL, keys := newDatabase(t)
 	role, roleURL := newRole(t, databaseURL)
+	if out, err := shop(t, "serve", "--listen=127.0.0.1:0", "--postgres-url", roleURL); exitCode(err) != 2 || !strings.Contains(err.Error(), "--grant-to") {
+		t.Errorf("without a grant: %v, want advice\n%s", err, out)
+	}
 	execute(t, databaseURL, "GRANT ALL ON ledger_entries, clients TO "+pgx.Identifier{role}.Sanitize()) // too much: it is taken away
 	for range 2 {
 		if out, err := shop(t, "migrate", "--postgres-url", databaseURL, "--grant-to", role); err != nil {
@@ -104,7 +107,10 @@ func TestGrants_ARoleThatCannotServeIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for role, advice := range map[string]string{"no such role": `CREATE ROLE "no such role" LOGIN`, u.User.Username(): "name another"} {
+	owner := u.User.Username()
+	member, _ := newRole(t, databaseURL)
+	execute(t, databaseURL, "GRANT "+pgx.Identifier{owner}.Sanitize()+" TO "+pgx.Identifier{member}.Sanitize())
+	for role, advice := range map[string]string{"no such role": `CREATE ROLE "no such role" LOGIN`, owner: "no superuser", member: "no member of the owner"} {
 		if out, err := shop(t, "migrate", "--postgres-url", databaseURL, "--grant-to", role); exitCode(err) != 2 || !strings.Contains(err.Error(), advice) {
 			t.Errorf("%s: %v, want %s\n%s", role, err, advice, out)
 		}

@@ -20,7 +20,7 @@ import (
 // change only when an operator decides.
 type migrateCmd struct {
 	stores  `embed:""`
-	GrantTo string `env:"SHOP_GRANT_TO" placeholder:"ROLE" help:"Also let this role of PostgreSQL serve, run the batch and audit, and take its other privileges on the tables. The replicas then connect as it, and cannot change a table or an entry of the ledger."`
+	GrantTo string `env:"SHOP_GRANT_TO" placeholder:"ROLE" help:"Also let this role of PostgreSQL serve, run the batch and audit, and take away its other privileges on the tables. Connect the replicas as this role: it cannot alter a table, or change an entry of the ledger. Repeat it after an upgrade."`
 }
 
 func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {
@@ -54,17 +54,20 @@ func (c *migrateCmd) grant(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	var schema, user string
-	var exists bool
-	err = pool.QueryRow(ctx, `SELECT current_schema(), current_user, EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, c.GrantTo).Scan(&schema, &user, &exists)
+	var schema string
+	var owns bool // itself, as a member of the owner, or as a superuser
+	err = pool.QueryRow(ctx, `
+		SELECT current_schema(), pg_has_role(r.oid, t.relowner, 'MEMBER')
+		FROM pg_roles r, pg_class t
+		WHERE r.rolname = $1 AND t.oid = 'ledger_entries'::regclass`, c.GrantTo).Scan(&schema, &owns)
 	role := pgx.Identifier{c.GrantTo}.Sanitize()
 	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return &usageError{fmt.Errorf("--grant-to %s: PostgreSQL has no such role; make it: CREATE ROLE %s LOGIN", c.GrantTo, role)}
 	case err != nil:
 		return err
-	case user == c.GrantTo:
-		return &usageError{fmt.Errorf("--grant-to %s: is the role that migrates, which owns the tables; name another", role)}
-	case !exists:
-		return &usageError{fmt.Errorf("--grant-to %s: PostgreSQL has no such role; make it: CREATE ROLE %s LOGIN", c.GrantTo, role)}
+	case owns:
+		return &usageError{fmt.Errorf("--grant-to %s: owns the tables, or may act as their owner: name a role that is no superuser and no member of the owner", role)}
 	}
 	named := strings.NewReplacer(`"server"`, role, `"schema"`, pgx.Identifier{schema}.Sanitize()).Replace(grants)
 	_, err = pool.Exec(ctx, named, pgx.QueryExecModeSimpleProtocol) // several statements, which are one transaction

@@ -283,7 +283,7 @@ func TestSignals_EveryPanelHasDataAndEveryAlertFires(t *testing.T) {
 
 	p.awaitAlert("ShopLockHoldTime", "redis", s.holdRow)
 	awaitPanels(t, p)
-	for _, expr := range []string{ // which have data from the start: zeros
+	for _, expr := range []string{ // panels of wallets have data from the start, which is zero: load must change it
 		`sum(rate(http_requests_total{route=~".*/v1/wallets/.*"}[1m])) > 0`, `pool_connections{server="mongo"} > 0`, `sum(rate(wallet_events_total{kind="conflict"}[1m])) > 0`,
 	} {
 		locktest.Eventually(t, expr, func() bool { s.holdWallets(); return p.hasData(expr) })

@@ -26,10 +26,11 @@
 //	└──────┘ ◀────────────────────────────────── └──────┘ ◀───┘
 //	          the release, or the TTL
 //
-// Each arrow is one statement, a transaction of its own in one round trip: no row stays locked while a client is paused.
-// For one free key, and for its release, it is an UPDATE. Whatever that cannot decide is a call of a procedure of the
-// migrations. It locks the rows in the order of their keys, compares with the server's clock, in UTC, and takes all keys or
-// none, by a rollback. Two requests of one owner make one grant.
+// Each arrow is one statement, a transaction of its own: no row stays locked while a client is paused. For one free key that
+// has a row, and for its release, it is an UPDATE. What this cannot decide, a second statement does: the call of a procedure
+// of the migrations. It locks the rows in the order of their keys, compares with the server's clock, in UTC, and takes all
+// keys or none, by a rollback. Two requests of one owner make one grant. Migrate keeps the procedures that there are: those
+// of another version of this package must be dropped before.
 //
 // Invariant: at any moment at most one lease of a key is within its Until, as long as the
 // server keeps what it has committed and its clock does not jump ahead; and of two grants of

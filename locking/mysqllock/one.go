@@ -8,9 +8,9 @@ import (
 	"shop/locking"
 )
 
-// A free key is taken, and its lease released, by one statement, which costs the server half as much as a procedure with the
-// same effect. Each is a transaction of its own. If it changes no row, the procedures find out why. It changes none in
-// a session without autocommit: there it would be the begin of a transaction.
+// A free key that has a row is taken, and its lease released, by one statement, without the cost of a procedure. Each is a
+// transaction of its own. If it changes no row, the procedures find out why. It changes none in a session without
+// autocommit: there it would be the begin of a transaction.
 const (
 	// The TTL counts from before a wait for the row; so does Until. The driver returns the argument of LAST_INSERT_ID.
 	takeOne = `

@@ -38,14 +38,15 @@ type Store struct {
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if the DSN of their db names
 // the same database. A request occupies a connection for one round trip, so two or three
-// connections serve many leases; let db keep them idle (SetMaxIdleConns).
+// connections serve many leases; let db keep them idle (SetMaxIdleConns). None of them may be in a transaction while it is
+// idle: a grant would be a part of that transaction. So completion_type must be NO_CHAIN, which is the default.
 func New(db *sql.DB, ttl time.Duration) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("mysqllock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
 	}
 	return &Store{
 		db: db, ttl: ttl, trust: ttl - margin(ttl),
-		requestTimeout: ttl / 6, // several fit into the half TTL in which TryAcquire retries
+		requestTimeout: ttl / 6, // three fit into the half TTL in which TryAcquire retries
 		resolver:       locking.NewResolver(ttl, ttl/6),
 		poller:         locking.Poller{Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
 		takeOne:        takeOne, freeOne: freeOne,

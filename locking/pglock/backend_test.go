@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // target is a PostgreSQL, and a kind of Store, to run on.
 type target struct {
 	url    string
-	sql    string                     // changes the functions of the migrations
+	sql    string                     // changes the table of the migrations
+	edits  []string                   // change the migration of the locks, and the statements of one.go
 	broken func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
@@ -29,14 +30,19 @@ type target struct {
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	schema := newSchema(t, g.url)
-	if g.sql != "" {
-		exec(t, connect(t, schema, 1), g.sql)
+	migration, take, free := edited(t, g.edits...)
+	if g.edits == nil {
+		migration = g.sql
+	}
+	if migration != "" {
+		exec(t, connect(t, schema, 1), migration)
 	}
 	store := func(url string, ttl time.Duration) (locking.Store, error) {
 		store, err := New(connect(t, url, 3), ttl)
 		if err != nil {
 			return nil, err
 		}
+		store.takeOne, store.freeOne = take, free
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -107,7 +113,7 @@ func newProxy(t testing.TB, server string) (p *locktest.Faults, through string) 
 		t.Fatal(err)
 	}
 	p = locktest.NewFaults(t, u.Host, func(request []byte) bool {
-		return bytes.Contains(request, []byte("locks_")) || bytes.Contains(request, []byte("advisory"))
+		return bytes.Contains(request, []byte("locks_")) || bytes.Contains(request, []byte("UPDATE locks")) || bytes.Contains(request, []byte("advisory"))
 	})
 	u.Host = p.Addr
 	return p, u.String() + "&default_query_exec_mode=exec"

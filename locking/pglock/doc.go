@@ -27,11 +27,12 @@
 //	┌──────┐  the next fence, expires            ┌──────┐ ────┐ this fence: a new
 //	│ free │ ──────────────────────────────────▶ │ held │     │ expires
 //	└──────┘ ◀────────────────────────────────── └──────┘ ◀───┘
-//	          locks_release, or the TTL
+//	          the release, or the TTL
 //
-// Each arrow is one call of a function of the migrations, a transaction of its own in one
-// round trip. It locks the rows in the order of their keys, compares with the server's
-// clock_timestamp(), and takes all keys or none. Two requests of one owner make one grant.
+// Each arrow is one statement, a transaction of its own. For one free key that has a row, and for its release, it is an
+// UPDATE. What this cannot decide, a second statement does: the call of a function of the migrations. It locks the rows in
+// the order of their keys, compares with the server's clock_timestamp(), and takes all keys or none. Two requests of one
+// owner make one grant.
 //
 // Invariant: at any moment at most one lease of a key is within its Until, as long as the
 // server keeps what it has committed and its clock does not jump ahead; and of two grants of
@@ -92,6 +93,7 @@
 // The package is longer than one lock, because it has a store of each kind, the locks of a transaction, and the guard:
 //
 //	store.go, request.go  Store, and a request whose answer is lost
+//	one.go                one free key, without a function
 //	wait.go               its Acquire: one LISTEN for all waiters of a process
 //	session.go            SessionStore (locking/handoff.go: its waiters)
 //	xact.go               the locks of the caller's transaction

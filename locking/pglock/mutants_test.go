@@ -17,35 +17,37 @@ import (
 // mutant is a wrong variant of a Store, and the checks that must notice it.
 type mutant struct {
 	sql    string
+	edits  []string // of the migration of the locks, and of the statements of one.go
 	broken func(locking.Store) locking.Store
 	caught []string
 }
 
 const own, grows, freed = "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants", "Expires/FreesTheKeysAfterUntil"
 
-func mutants(t testing.TB) map[string]mutant {
+func mutants() map[string]mutant {
 	next, free := "granted, nextval('locks_fence')", "owner = '', expires = '-infinity', awaited = false\n    WHERE key = ANY (keys) AND owner = who"
-	nextOfOne, freeOne := "fence = nextval('locks_fence')", "owner = '', expires = '-infinity'\n        WHERE key = keys[1] AND owner = who"
+	nextOfOne, freeOne := "SET owner = $2, fence = nextval('locks_fence')", "SET owner = '', expires = '-infinity'\n\t\tWHERE key = $1 AND owner = $2"
+	nextOfWaiter := "SET owner = who, fence = nextval('locks_fence')"
 	renewal := "UPDATE locks SET expires = clock_timestamp() + ttl WHERE key = ANY (keys);"
-	sql := func(edits ...string) string { return edited(t, edits...) }
+	edit := func(edits ...string) []string { return edits }
 	return map[string]mutant{
 		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
-		"releases others' locks": {sql: sql(free, strings.TrimSuffix(free, " AND owner = who")), caught: []string{own}},
-		"release does nothing":   {sql: sql(free, free+" AND false", freeOne, freeOne+" AND false"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"releases others' locks": {edits: edit(free, strings.TrimSuffix(free, " AND owner = who"), freeOne, strings.TrimSuffix(freeOne, " AND owner = $2")+" AND $2 <> ''"), caught: []string{own}},
+		"release does nothing":   {edits: edit(free, free+" AND false", freeOne, freeOne+" AND false"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
-			sql: sql(free, "fence = 0, "+free, freeOne, "fence = 0, "+freeOne,
-				next, "granted, (SELECT max(fence) + 1 FROM locks WHERE key = ANY (keys))", nextOfOne, "fence = fence + 1"),
+			edits: edit(free, "fence = 0, "+free, freeOne, strings.Replace(freeOne, "SET", "SET fence = 0,", 1),
+				next, "granted, (SELECT max(fence) + 1 FROM locks WHERE key = ANY (keys))", nextOfOne, "SET owner = $2, fence = fence + 1", nextOfWaiter, "SET owner = who, fence = fence + 1"),
 			caught: []string{grows},
 		},
-		"fence that never grows":    {sql: sql(next, "granted, 1", nextOfOne, "fence = 1"), caught: []string{grows}},
-		"fence above that of a key": {sql: sql(next, "granted, (SELECT min(fence) + 1 FROM locks WHERE key = ANY (keys))"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"fence that never grows":    {edits: edit(next, "granted, 1", nextOfOne, "SET owner = $2, fence = 1", nextOfWaiter, "SET owner = who, fence = 1"), caught: []string{grows}},
+		"fence above that of a key": {edits: edit(next, "granted, (SELECT min(fence) + 1 FROM locks WHERE key = ANY (keys))"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
 		"table without a log":       {sql: "ALTER TABLE locks SET UNLOGGED", caught: []string{"Fence/SurvivesRestart"}},
-		"renews others' locks":      {sql: sql("AND owner = who AND fence = granted AND", "AND fence = granted AND"), caught: []string{own}},
-		"renews expired leases":     {sql: sql("AND fence = granted AND expires > clock_timestamp()", "AND fence = granted"), caught: []string{"Lost/StaysLost"}},
-		"renew, then compare":       {sql: sql("    PERFORM FROM locks\n", renewal+"\n    PERFORM FROM locks\n"), caught: []string{"Own/RefusedRenewProlongsNothing"}},
-		"renew does nothing":        {sql: sql(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
-		"no TTL":                    {sql: sql("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'", nextOfOne+", expires = clock_timestamp() + ttl", nextOfOne+", expires = 'infinity'"), caught: []string{freed}},
-		"own request forgotten":     {sql: sql("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
+		"renews others' locks":      {edits: edit("AND owner = who AND fence = granted AND", "AND fence = granted AND"), caught: []string{own}},
+		"renews expired leases":     {edits: edit("AND fence = granted AND expires > clock_timestamp()", "AND fence = granted"), caught: []string{"Lost/StaysLost"}},
+		"renew, then compare":       {edits: edit("    PERFORM FROM locks\n", renewal+"\n    PERFORM FROM locks\n"), caught: []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
+		"no TTL":                    {edits: edit("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'", nextOfOne+", expires = clock_timestamp() + $3::interval", nextOfOne+", expires = 'infinity'::timestamptz + 0 * $3::interval", nextOfWaiter+", expires = clock_timestamp() + ttl", nextOfWaiter+", expires = 'infinity'"), caught: []string{freed}},
+		"own request forgotten":     {edits: edit("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
 		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
 		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trust by the wall clock":   {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
@@ -65,8 +67,8 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	url := locktest.Env(t, "SHOP_POSTGRES_URL")
 	var tests []func(*testing.T)
-	for name, m := range mutants(t) {
-		broken := target{url: url, sql: m.sql, broken: func(s *Store) locking.Store {
+	for name, m := range mutants() {
+		broken := target{url: url, sql: m.sql, edits: m.edits, broken: func(s *Store) locking.Store {
 			if m.broken == nil {
 				return s
 			}
@@ -118,14 +120,15 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
 }
 
-// edited returns the migration of the locks with pairs of text replaced.
-func edited(t testing.TB, edits ...string) string {
+// edited returns the migration of the locks, and the statements of one.go, with pairs of text replaced.
+func edited(t testing.TB, edits ...string) (migration, take, free string) {
 	t.Helper()
 	sql, err := Migrations.ReadFile("migrations/00002_locks.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return locktest.Edited(t, string(sql), edits...)
+	parts := strings.Split(locktest.Edited(t, string(sql)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
+	return parts[0], parts[1], parts[2]
 }
 
 func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"shop/locking"
 )
 
 // call sends a statement with one result, which is a transaction of its own, and waits for
-// requestTimeout at most. Whether it is prepared on its connection is a setting of the pool.
+// requestTimeout at most. It leaves the result as it is if there is no row. Whether it is prepared on its connection is a setting of the pool.
 func (s *Store) call(ctx context.Context, result any, sql string, args ...any) error {
 	if s.resolver.Closed() {
 		return ErrClosed
@@ -23,7 +24,11 @@ func (s *Store) call(ctx context.Context, result any, sql string, args ...any) e
 		return noConnection(ctx, err)
 	}
 	defer conn.Release()
-	return classify(ctx, conn.QueryRow(limited, sql, args...).Scan(result))
+	err = conn.QueryRow(limited, sql, args...).Scan(result)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return classify(ctx, err)
 }
 
 // noConnection is the error of a request that was not sent.

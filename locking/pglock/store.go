@@ -37,6 +37,8 @@ type Store struct {
 	listening sync.Once
 	life      context.Context // ends with Close
 	end       context.CancelFunc
+
+	takeOne, freeOne string // the statements of one.go
 }
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if the
@@ -49,9 +51,10 @@ func New(pool *pgxpool.Pool, ttl time.Duration) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, ttl: ttl, trust: ttl - margin(ttl),
-		requestTimeout: ttl / 6, // several fit into the half TTL in which TryAcquire retries
+		requestTimeout: ttl / 6, // three fit into the half TTL in which TryAcquire retries
 		poll:           250 * time.Millisecond,
 		resolver:       locking.NewResolver(ttl, ttl/6),
+		takeOne:        takeOne, freeOne: freeOne,
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
@@ -89,8 +92,8 @@ func (s *Store) take(ctx context.Context, keys []string, waits bool) (lease lock
 	}
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
-		sent, fence := time.Now(), int64(0) // before the request: the TTL cannot start earlier
-		err := s.call(ctx, &fence, `SELECT locks_acquire($1, $2, $3, $4)`, keys, owner, s.ttl, waits)
+		sent := time.Now() // before the request: the TTL cannot start earlier
+		fence, err := s.grant(ctx, keys, owner, waits)
 		if err == nil && fence == 0 {
 			err = locking.ErrBusy
 		}
@@ -138,8 +141,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	if len(l.Keys) == 0 {
 		return locking.ErrLost
 	}
-	held := 0
-	err = s.call(ctx, &held, `SELECT locks_release($1, $2, $3)`, l.Keys, l.Owner, int64(l.Fence))
+	held, err := s.free(ctx, l)
 	switch {
 	case errors.Is(err, locking.ErrOutcomeUnknown):
 		s.resolver.Abandon(s.removal(l.Keys, l.Owner))

@@ -142,7 +142,8 @@ func TestTryAcquire_ComparesWithTheClockAndNotWithTheStartOfTheTransaction(t *te
 	if err := expiredBehindARow(t, store, pool); err != nil {
 		t.Errorf("got %v for an expired lease", err)
 	}
-	exec(t, pool, edited(t, "AND expires > clock_timestamp();\n    IF FOUND", "AND expires > now();\n    IF FOUND"))
+	wrong, _, _ := edited(t, "AND expires > clock_timestamp();\n    IF FOUND", "AND expires > now();\n    IF FOUND")
+	exec(t, pool, wrong)
 	exec(t, pool, `DELETE FROM locks`)
 	if err := expiredBehindARow(t, store, pool); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("with now(): got %v, want ErrBusy, or the test shows nothing", err)
@@ -166,10 +167,18 @@ func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
 // is over, the duplicate does not revive it.
 func TestTryAcquire_DuplicateRequestsMakeOneGrant(t *testing.T) {
 	t.Parallel()
-	store, pool := newStore(t, time.Minute)
-	lease := locktest.Taken(t, store, "a", "b")
+	locktest.Subtests(t, map[string][]string{"one key": {"a"}, "two keys": {"a", "b"}}, duplicateRequestsMakeOneGrant)
+}
+
+func duplicateRequestsMakeOneGrant(t *testing.T, keys []string) {
+	store, _ := newStore(t, time.Minute)
+	lease := locktest.Taken(t, store, keys...)
 	again := func() locking.Fence {
-		return locking.Fence(number(t, pool, `SELECT locks_acquire($1, $2, '1 minute', false)`, lease.Keys, lease.Owner))
+		fence, err := store.grant(t.Context(), lease.Keys, lease.Owner, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locking.Fence(fence)
 	}
 	if fence := again(); fence != lease.Fence {
 		t.Errorf("fence %d for the second request, %d for the first", fence, lease.Fence)

@@ -29,8 +29,10 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (lease locking.Leas
 		return lease, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
 	}
 	defer ticket.Leave(keys...)
-	if lease, err = s.take(ctx, keys, false); !errors.Is(err, locking.ErrBusy) {
-		return lease, err
+	if !ticket.Waited { // or the request before has just got the keys
+		if lease, err = s.take(ctx, keys, false); !errors.Is(err, locking.ErrBusy) {
+			return lease, err
+		}
 	}
 	s.listening.Do(func() { s.resolver.Go(s.listen) })
 	woken := s.waiters.add(keys) // before the next request, so that no release after it is missed

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,9 @@ import (
 // ends, it sends what Ctrl-C sends, to the processes of this command alone.
 func makeRun(t *testing.T) (address string) {
 	t.Helper()
-	cmd := exec.Command("make", "--no-print-directory", "run")
+	// The servers also end when the test ends in another way: make would not notice that.
+	cmd := exec.Command("make", "--no-print-directory", "run", "STACK=bin/local exec --while "+strconv.Itoa(os.Getpid()))
+	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = "../../.."
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool { // as a visitor has them, who ran no make test

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -59,7 +58,10 @@ var measurements = []measurement{
 		return pglock.New(pool, measureTTL)
 	})},
 	{"insert-row", "A9", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
-		return errors.Join(pglock.MakeRow(ctx, tx, key), pglock.LockRow(ctx, tx, key))
+		if err := pglock.MakeRow(ctx, tx, key); err != nil { // there is one already
+			return err
+		}
+		return pglock.LockRow(ctx, tx, key)
 	})},
 	{"file", "A10", "the folder for temporary files", openFile},
 	{"for-update", "B3", "MongoDB", openForUpdate},

@@ -21,10 +21,10 @@ import (
 type Config struct {
 	PostgresURL   string
 	RedisURL      string
-	EtcdEndpoints []string // none: no race of transfers, and etcd is not measured
-	EtcdTLS       *tls.Config
-	MongoURL      string // "": no race of wallets, and MongoDB is not measured
-	LockPrefix    string // of the names in Redis and etcd
+	EtcdEndpoints []string    // none: no race of transfers, and etcd is not measured
+	EtcdTLS       *tls.Config // nil: no certificate
+	MongoURL      string      // "": no race of wallets, and MongoDB is not measured
+	LockPrefix    string      // of the names in Redis and etcd
 	Shop          Shop
 	Sources       fs.FS // the files of the repository; nil: the page of patterns has paths instead of links
 	Log           *slog.Logger

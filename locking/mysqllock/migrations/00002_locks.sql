@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS locks (
 -- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so
 -- rows are locked in an earlier statement, except by a release. Above READ COMMITTED a request would lock gaps, and
 -- read from a snapshot older than its row locks. Without autocommit the session may be in a transaction before, which is
--- empty. A grant of one free key needs no procedure: one.go.
+-- empty. A grant of one free key that has a row needs no procedure: one.go.
 
 -- locks_acquire takes all keys for an owner, or none, for ttl microseconds. Its result is the fence, or
 -- 0 if another owner holds a key. Called twice with one owner it makes one grant, with one fence.
@@ -36,7 +36,7 @@ request: BEGIN
     START TRANSACTION;
     WHILE LENGTH(rest) > 0 DO
         SET k = SUBSTRING_INDEX(rest, x'00', 1), rest = SUBSTRING(rest, LENGTH(k) + 2);
-        -- Most refusals lock no row and write nothing.
+        -- Here most refusals lock no row, and write nothing.
         IF EXISTS (SELECT 1 FROM locks WHERE name = k AND owner <> who AND expires > UTC_TIMESTAMP(6)) THEN
             ROLLBACK;
             SELECT 0;

@@ -90,13 +90,6 @@ DECLARE
     l    locks;
     held integer := 0;
 BEGIN
-    IF cardinality(keys) = 1 THEN
-        UPDATE locks SET owner = '', expires = '-infinity'
-        WHERE key = keys[1] AND owner = who AND expires > clock_timestamp() AND fence = granted AND NOT awaited;
-        IF FOUND THEN
-            RETURN 1;
-        END IF;
-    END IF;
     FOR l IN SELECT * FROM locks
              WHERE key = ANY (keys) AND owner = who AND expires > clock_timestamp() ORDER BY key FOR UPDATE LOOP
         IF l.fence = granted THEN
