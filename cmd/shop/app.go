@@ -96,13 +96,8 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		return nil, err
 	}
 	a.export(reg)
-	if c.Lab.Lab {
-		races, err := labConfig(c.stores, c.Transfers.etcdSettings, c.Locks.RedisURL, log)
-		if err != nil {
-			return nil, err
-		}
-		races.Shop, races.Sources = c.labShop(a, service), lab.Checkout()
-		a.lab = lab.New(races)
+	if a.lab, err = c.openLab(a, log); err != nil {
+		return nil, err
 	}
 	spec, err := api.Document()
 	if err != nil {
@@ -114,6 +109,19 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	}
 	a.traced = traces.handler(a.server)
 	return a, nil
+}
+
+// openLab returns the lab page, or nil without --lab.
+func (c *serveCmd) openLab(a *app, log *slog.Logger) (*lab.Lab, error) {
+	if !c.Lab.Lab {
+		return nil, nil
+	}
+	races, err := labConfig(c.stores, c.Transfers.etcdSettings, c.Locks.RedisURL, log)
+	if err != nil {
+		return nil, err
+	}
+	races.Shop, races.Sources = c.labShop(a, a.orders), lab.Checkout()
+	return lab.New(races), nil
 }
 
 // export registers what is read from the parts of the app at each scrape.

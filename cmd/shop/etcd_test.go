@@ -3,12 +3,8 @@ package main
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -48,31 +44,12 @@ func (a *authority) sign(name string) {
 // write signs a certificate, the first one with its own key.
 func (a *authority) write(name string, c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.NotAfter, c.Subject = big.NewInt(time.Now().UnixNano()), time.Now().Add(time.Hour), pkix.Name{CommonName: name}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = &c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &c, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for suffix, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(a.file(name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
+	c.Subject = pkix.Name{CommonName: name}
+	cert, key := certify(a.t, &c, a.cert, a.key)
+	for file, text := range map[string]string{name + ".crt": certificatePEM(cert), name + ".key": keyPEM(a.t, key)} {
+		if err := os.WriteFile(a.file(file), []byte(text), 0o600); err != nil {
 			a.t.Fatal(err)
 		}
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
 	}
 	return cert, key
 }

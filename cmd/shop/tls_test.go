@@ -168,24 +168,43 @@ func TestTLS_AnUnknownCertificateIsRefused(t *testing.T) {
 // selfSigned makes a certificate for localhost, and its key.
 func selfSigned(t *testing.T) (certificate, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, private := certify(t, &x509.Certificate{
+		DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}, nil, nil)
+	return certificatePEM(cert), keyPEM(t, private)
+}
+
+// certify makes a certificate for an hour, with a new key. Without a parent it is signed with its own.
+func certify(t *testing.T, c, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	c.SerialNumber, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(time.Hour)
+	if parent == nil {
+		parent, signer = c, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	encode := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	return cert, key
+}
+
+func certificatePEM(c *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
+}
+
+func keyPEM(t *testing.T, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }

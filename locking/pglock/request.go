@@ -12,7 +12,8 @@ import (
 )
 
 // call sends a statement with one result, which is a transaction of its own, and waits for
-// requestTimeout at most. It leaves the result as it is if there is no row. Whether it is prepared on its connection is a setting of the pool.
+// requestTimeout at most. It leaves the result as it is if there is no row. Whether it is prepared
+// on its connection is a setting of the pool.
 func (s *Store) call(ctx context.Context, result any, sql string, args ...any) error {
 	if s.resolver.Closed() {
 		return ErrClosed
