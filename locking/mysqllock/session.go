@@ -1,7 +1,6 @@
 package mysqllock
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -23,12 +22,9 @@ var ErrNull = errors.New("mysqllock: GET_LOCK returned NULL")
 // for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
 // Release, with this process, or when the connection breaks, which Renew detects.
 type SessionStore struct {
-	db      *sql.DB
-	space   string
-	held    locking.Held[*session]
-	handoff locking.Handoff[*session]
-	life    context.Context // ends with Close
-	end     context.CancelFunc
+	db       *sql.DB
+	space    string
+	sessions *locking.Sessions[*session]
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
@@ -46,15 +42,16 @@ const sessionTurn = 5 * time.Millisecond
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The
 // caller closes db, after the Store.
 func NewSessions(db *sql.DB, space string) *SessionStore {
-	s := &SessionStore{db: db, space: space, handoff: locking.Handoff[*session]{Turn: sessionTurn}}
-	s.life, s.end = context.WithCancel(context.Background())
+	s := &SessionStore{db: db, space: space}
+	s.sessions = locking.NewSessions(sessionTurn, ErrClosed, s.take)
 	return s
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
 // without an answer ends its session, and with it what it may have taken.
-func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, false)
+func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (_ locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	return s.sessions.Acquire(ctx, keys, false)
 }
 
 // Acquire waits for the key, in this process in the order of arrival. The first waiter of each process waits in
@@ -63,39 +60,9 @@ func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
 // the queue, which it has left within a second.
-func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, true)
-}
-
-func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l locking.Lease, err error) {
+func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (_ locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	key, err := locking.OneKey(keys)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
-		return l, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
-	defer func() {
-		if err != nil && s.life.Err() != nil {
-			err = ErrClosed
-		}
-	}()
-	var x *session
-	if wait {
-		x, err = s.handoff.Acquire(ctx, key, func() (*session, error) { return s.take(ctx, key, wait) })
-	} else if x, err = s.take(ctx, key, wait); err == nil {
-		s.handoff.Granted(key)
-	}
-	if err != nil {
-		return l, err
-	}
-	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
-	if !s.held.Add(l.Owner, x) {
-		s.discard(x)
-		return locking.Lease{}, ErrClosed
-	}
-	return l, nil
+	return s.sessions.Acquire(ctx, keys, true)
 }
 
 // take requests the lock in a session of its own.
@@ -104,7 +71,7 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 	if err != nil {
 		return nil, noConnection(ctx, err)
 	}
-	x := &session{conn: conn, key: key, lock: Name(s.space + key), mark: rand.Text()}
+	x := &session{store: s, conn: conn, lock: Name(s.space + key), mark: rand.Text()}
 	free, err := x.get(ctx, 0)
 	for err == nil && !free && wait {
 		free, err = x.wait(ctx)
@@ -118,12 +85,6 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 		return nil, locking.ErrBusy
 	}
 	return x, nil
-}
-
-// discard ends a session that has, or had, the lock.
-func (s *SessionStore) discard(x *session) {
-	s.handoff.Ending(x.key)
-	x.end(false)
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
@@ -142,64 +103,18 @@ func (s *SessionStore) connect(ctx context.Context, wait bool) (*sql.Conn, error
 // nothing. After any other error the lease may be held or not. Until stays zero.
 func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
-	x, held := s.held.Get(l.Owner)
-	if !held {
-		return l, locking.ErrLost
-	}
-	conn, err := s.connect(ctx, false)
-	if err != nil {
-		return l, noConnection(ctx, err)
-	}
-	defer conn.Close()
-	// Both names are held by one session. Its number alone would not do: it is given again after a restart.
-	held, err = ask(ctx, answerTimeout, conn, `SELECT COALESCE(IS_USED_LOCK('%s') = IS_USED_LOCK('%s'), 0)`, x.lock, x.mark)
-	if err == nil && !held {
-		if x, once := s.held.Remove(l.Owner); once {
-			s.discard(x)
-		}
-		err = locking.ErrLost
-	}
-	return l, err
+	return l, s.sessions.Renew(ctx, l)
 }
 
 // Release frees the key. It returns locking.ErrLost if the server had closed the connection before. After
 // any other error the session is ended, which frees the key as well.
 func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	x, held := s.held.Remove(l.Owner)
-	if !held {
-		return locking.ErrLost
-	}
-	if !x.open(ctx) {
-		s.discard(x)
-		return locking.ErrLost
-	}
-	if s.handoff.Wanted(x.key) {
-		held, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(IS_USED_LOCK('%s') = CONNECTION_ID(), 0)`, x.lock)
-		switch {
-		case err != nil || !held:
-			s.discard(x)
-			return cmp.Or(err, locking.ErrLost)
-		case s.handoff.Pass(x.key, x):
-			return nil
-		}
-	}
-	s.handoff.Ending(x.key)
-	released, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(RELEASE_LOCK('%s') = 1 AND RELEASE_LOCK('%s') = 1, 0)`, x.lock, x.mark)
-	x.end(released)
-	if err == nil && !released {
-		return locking.ErrLost
-	}
-	return err
+	return s.sessions.Release(ctx, l)
 }
 
 // Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
-func (s *SessionStore) Close() {
-	s.end()
-	for _, x := range s.held.Close() {
-		x.end(false)
-	}
-}
+func (s *SessionStore) Close() { s.sessions.Close() }
 
 // Name returns the name under which GET_LOCK locks a key: SHA-256 in hexadecimal, 64 characters, the
 // longest that MySQL takes. No letter has two cases in it, and no space ends it. It is the same in every
@@ -208,10 +123,10 @@ func Name(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key
 
 // session is a database session with one lock.
 type session struct {
-	conn *sql.Conn
-	key  string
-	lock string
-	mark string // a second lock, whose name is random: it identifies the session
+	store *SessionStore
+	conn  *sql.Conn
+	lock  string
+	mark  string // a second lock, whose name is random: it identifies the session
 }
 
 // get takes the lock, for which the server waits for some seconds at most, and then the mark: AND leaves
@@ -228,6 +143,47 @@ func (x *session) wait(ctx context.Context) (free bool, err error) {
 		return false, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
 	}
 	return free, err
+}
+
+// Renew is Renew of a locking.Session. Both names are held by one session. Its number alone would not do: it is
+// given again after a restart.
+func (x *session) Renew(ctx context.Context) error {
+	conn, err := x.store.connect(ctx, false)
+	if err != nil {
+		return noConnection(ctx, err)
+	}
+	defer conn.Close()
+	return has(ask(ctx, answerTimeout, conn, `SELECT COALESCE(IS_USED_LOCK('%s') = IS_USED_LOCK('%s'), 0)`, x.lock, x.mark))
+}
+
+// Check is Check of a locking.Session.
+func (x *session) Check(ctx context.Context) error {
+	if !x.open(ctx) {
+		return locking.ErrLost
+	}
+	return has(ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(IS_USED_LOCK('%s') = CONNECTION_ID(), 0)`, x.lock))
+}
+
+// Unlock is Unlock of a locking.Session.
+func (x *session) Unlock(ctx context.Context) error {
+	if !x.open(ctx) {
+		x.End()
+		return locking.ErrLost
+	}
+	released, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(RELEASE_LOCK('%s') = 1 AND RELEASE_LOCK('%s') = 1, 0)`, x.lock, x.mark)
+	x.end(released)
+	return has(released, err)
+}
+
+// End is End of a locking.Session.
+func (x *session) End() { x.end(false) }
+
+// has returns locking.ErrLost if the session has no lock.
+func has(lock bool, err error) error {
+	if err == nil && !lock {
+		return locking.ErrLost
+	}
+	return err
 }
 
 // open reports whether the server has not closed the connection. It sends nothing: the driver looks at

@@ -75,7 +75,7 @@ func TestSession_RenewKnowsItsSessionByMoreThanItsNumber(t *testing.T) {
 	t.Parallel()
 	store, _ := newSessions(t, 8)
 	lease := locktest.Taken(t, store, "k")
-	x, _ := store.held.Get(lease.Owner)
+	x, _ := store.sessions.Get(lease)
 	x.mark = rand.Text()
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
@@ -128,11 +128,11 @@ func TestSession_IsPassedOnWithItsLock(t *testing.T) {
 	t.Parallel()
 	for _, ended := range []bool{false, true} {
 		store, db := newSessions(t, 8)
-		store.handoff.Turn = time.Minute
+		store.sessions.Handoff.Turn = time.Minute
 		lease := locktest.Taken(t, store, "k")
-		session, _ := store.held.Get(lease.Owner)
+		session, _ := store.sessions.Get(lease)
 		granted := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
-		locktest.Eventually(t, "a waiter is here", func() bool { return store.handoff.Wanted("k") })
+		locktest.Eventually(t, "a waiter is here", func() bool { return store.sessions.Handoff.Wanted("k") })
 		if ended {
 			terminate(t, store, db, lease)
 		}
@@ -142,7 +142,7 @@ func TestSession_IsPassedOnWithItsLock(t *testing.T) {
 		}
 		next, err := (<-granted).Pair()
 		must(t, err)
-		if now, _ := store.held.Get(next.Owner); (now == session) == ended {
+		if now, _ := store.sessions.Get(next); (now == session) == ended {
 			t.Errorf("session has ended: %t; the waiter has it: %t", ended, now == session)
 		}
 		if _, err := store.Renew(t.Context(), next); err != nil {

@@ -148,7 +148,7 @@ func anySession(broken func(locking.Store) locking.Store) func(*SessionStore) lo
 // renewsOnItsConnection pings the session, which an answer that is lost ends.
 func renewsOnItsConnection(s *SessionStore) locking.Store {
 	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-		x, held := s.held.Get(l.Owner)
+		x, held := s.sessions.Get(l)
 		if !held {
 			return l, locking.ErrLost
 		}

@@ -1,9 +1,7 @@
 package pglock
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -20,12 +18,9 @@ var _ locking.Waiter = (*SessionStore)(nil)
 // for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
 // Release, with this process, or when the connection breaks, which Renew detects.
 type SessionStore struct {
-	pool    *pgxpool.Pool
-	space   string
-	held    locking.Held[*session]
-	handoff locking.Handoff[*session]
-	life    context.Context // ends with Close
-	end     context.CancelFunc
+	pool     *pgxpool.Pool
+	space    string
+	sessions *locking.Sessions[*session]
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
@@ -45,15 +40,16 @@ const sessionTurn = 5 * time.Millisecond
 // and lock_timeout must be 0: they would end a wait, and with it the place in the queue. The caller
 // closes the pool, after the Store.
 func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
-	s := &SessionStore{pool: pool, space: space, handoff: locking.Handoff[*session]{Turn: sessionTurn}}
-	s.life, s.end = context.WithCancel(context.Background())
+	s := &SessionStore{pool: pool, space: space}
+	s.sessions = locking.NewSessions(sessionTurn, ErrClosed, s.take)
 	return s
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
 // without an answer ends its session, and with it what it may have taken.
-func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, false)
+func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (_ locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	return s.sessions.Acquire(ctx, keys, false)
 }
 
 // Acquire waits for the key, in this process in the order of arrival. The first waiter of each process waits in
@@ -62,39 +58,9 @@ func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
 // the queue, which it has left.
-func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, true)
-}
-
-func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l locking.Lease, err error) {
+func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (_ locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	key, err := locking.OneKey(keys)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
-		return l, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
-	defer func() {
-		if err != nil && s.life.Err() != nil {
-			err = ErrClosed
-		}
-	}()
-	var x *session
-	if wait {
-		x, err = s.handoff.Acquire(ctx, key, func() (*session, error) { return s.take(ctx, key, wait) })
-	} else if x, err = s.take(ctx, key, wait); err == nil {
-		s.handoff.Granted(key)
-	}
-	if err != nil {
-		return l, err
-	}
-	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
-	if !s.held.Add(l.Owner, x) {
-		s.discard(x)
-		return locking.Lease{}, ErrClosed
-	}
-	return l, nil
+	return s.sessions.Acquire(ctx, keys, true)
 }
 
 // take requests the lock in a session of its own.
@@ -103,7 +69,7 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 	if err != nil {
 		return nil, noConnection(ctx, err)
 	}
-	x := &session{conn: conn, key: key, lock: Hash(s.space + key)}
+	x := &session{store: s, conn: conn, lock: Hash(s.space + key)}
 	err = x.identify(ctx)
 	free := wait
 	switch {
@@ -124,12 +90,6 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 	return x, nil
 }
 
-// discard ends a session that has, or had, the lock.
-func (s *SessionStore) discard(x *session) {
-	s.handoff.Ending(x.key)
-	x.end(false)
-}
-
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
 // leases and waiters of other keys may occupy all of them.
 func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, error) {
@@ -146,68 +106,24 @@ func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, e
 // nothing. After any other error the lease may be held or not. Until stays zero.
 func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
-	x, held := s.held.Get(l.Owner)
-	if !held {
-		return l, locking.ErrLost
-	}
-	conn, err := s.connect(ctx, false)
-	if err != nil {
-		return l, noConnection(ctx, err)
-	}
-	defer conn.Release()
-	err = ask(ctx, conn, []any{&held}, `
-		SELECT EXISTS (
-			SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
-			WHERE backend_start = $2 AND granted
-			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
-	if err == nil && !held {
-		if x, once := s.held.Remove(l.Owner); once {
-			s.discard(x)
-		}
-		err = locking.ErrLost
-	}
-	return l, err
+	return l, s.sessions.Renew(ctx, l)
 }
 
 // Release frees the key. It returns locking.ErrLost if the session had ended before. After any
 // other error the session is ended, which frees the key as well.
 func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	x, held := s.held.Remove(l.Owner)
-	if !held {
-		return locking.ErrLost
-	}
-	if s.handoff.Wanted(x.key) {
-		if err = x.alive(ctx); err == nil && s.handoff.Pass(x.key, x) {
-			return nil
-		}
-	}
-	s.handoff.Ending(x.key)
-	unlocked := false
-	if err == nil {
-		err = ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
-	}
-	x.end(unlocked)
-	var pg *pgconn.PgError
-	if err == nil && !unlocked || errors.As(err, &pg) && pg.SeverityUnlocalized == "FATAL" { // it had ended the session
-		return locking.ErrLost
-	}
-	return err
+	return s.sessions.Release(ctx, l)
 }
 
 // Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
-func (s *SessionStore) Close() {
-	s.end()
-	for _, x := range s.held.Close() {
-		x.end(false)
-	}
-}
+func (s *SessionStore) Close() { s.sessions.Close() }
 
 // session is a database session with one lock.
 type session struct {
-	conn *pgxpool.Conn
-	key  string
-	lock int64
+	store *SessionStore
+	conn  *pgxpool.Conn
+	lock  int64
 	identity
 }
 
@@ -247,10 +163,46 @@ func (x *session) wait(ctx context.Context) error {
 	return classify(ctx, busy(err))
 }
 
-// alive returns nil if the session has not ended, and so still has its lock.
-func (x *session) alive(ctx context.Context) error {
+// Renew is Renew of a locking.Session.
+func (x *session) Renew(ctx context.Context) error {
+	conn, err := x.store.connect(ctx, false)
+	if err != nil {
+		return noConnection(ctx, err)
+	}
+	defer conn.Release()
+	held := false
+	err = ask(ctx, conn, []any{&held}, `
+		SELECT EXISTS (
+			SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
+			WHERE backend_start = $2 AND granted
+			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
+	return has(held, err)
+}
+
+// Check is Check of a locking.Session. A session that has not ended has its lock.
+func (x *session) Check(ctx context.Context) error {
 	var one int
-	return ask(ctx, x.conn, []any{&one}, `SELECT 1`)
+	return has(true, ask(ctx, x.conn, []any{&one}, `SELECT 1`))
+}
+
+// Unlock is Unlock of a locking.Session.
+func (x *session) Unlock(ctx context.Context) error {
+	unlocked := false
+	err := ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
+	x.end(unlocked)
+	return has(unlocked, err)
+}
+
+// End is End of a locking.Session.
+func (x *session) End() { x.end(false) }
+
+// has returns locking.ErrLost if the session has no lock, or had ended.
+func has(lock bool, err error) error {
+	var answer *pgconn.PgError
+	if err == nil && !lock || errors.As(err, &answer) && answer.SeverityUnlocalized == "FATAL" { // it had ended the session
+		return locking.ErrLost
+	}
+	return err
 }
 
 // abandon returns the connection after an error. A statement that the server canceled may have

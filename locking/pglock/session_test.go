@@ -27,7 +27,7 @@ func newSessions(t testing.TB) (*SessionStore, *pgxpool.Pool) {
 // terminate ends the session of a lease, as a restart of the server or a broken connection does.
 func terminate(t testing.TB, s *SessionStore, pool *pgxpool.Pool, l locking.Lease) {
 	t.Helper()
-	x, _ := s.held.Get(l.Owner)
+	x, _ := s.sessions.Get(l)
 	exec(t, pool, `SELECT pg_terminate_backend($1, 10000)`, x.pid)
 }
 
@@ -76,7 +76,7 @@ func TestSession_RenewKnowsItsSessionByMoreThanThePid(t *testing.T) {
 	t.Parallel()
 	store, _ := newSessions(t)
 	lease := locktest.Taken(t, store, "k")
-	x, _ := store.held.Get(lease.Owner)
+	x, _ := store.sessions.Get(lease)
 	x.start = x.start.Add(time.Microsecond)
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
@@ -121,7 +121,7 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, _ := store.held.Get(next.Owner)
+	x, _ := store.sessions.Get(next)
 	var locks int
 	err = x.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
 		WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, x.lock).Scan(&locks)
@@ -178,11 +178,11 @@ func TestSession_IsPassedOnWithItsLock(t *testing.T) {
 	t.Parallel()
 	for _, ended := range []bool{false, true} {
 		store, pool := newSessions(t)
-		store.handoff.Turn = time.Minute
+		store.sessions.Handoff.Turn = time.Minute
 		lease := locktest.Taken(t, store, "k")
-		session, _ := store.held.Get(lease.Owner)
+		session, _ := store.sessions.Get(lease)
 		granted := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
-		locktest.Eventually(t, "a waiter is here", func() bool { return store.handoff.Wanted("k") })
+		locktest.Eventually(t, "a waiter is here", func() bool { return store.sessions.Handoff.Wanted("k") })
 		if ended {
 			terminate(t, store, pool, lease)
 		}
@@ -192,7 +192,7 @@ func TestSession_IsPassedOnWithItsLock(t *testing.T) {
 		}
 		next, err := (<-granted).Pair()
 		must(t, err)
-		if now, _ := store.held.Get(next.Owner); (now == session) == ended {
+		if now, _ := store.sessions.Get(next); (now == session) == ended {
 			t.Errorf("session has ended: %t; the waiter has it: %t", ended, now == session)
 		}
 		if _, err := store.Renew(t.Context(), next); err != nil {
