@@ -101,18 +101,3 @@ func SortedKeys(keys []string) ([]string, error) {
 	}
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
-
-// ErrOneKey reports a request for several keys in one lease of a Store whose leases have one.
-var ErrOneKey = errors.New("locking: a lease of this store has one key")
-
-// OneKey checks the keys of a request, of a Store whose leases have one key.
-func OneKey(keys []string) (string, error) {
-	keys, err := SortedKeys(keys)
-	switch {
-	case err != nil:
-		return "", err
-	case len(keys) > 1:
-		return "", ErrOneKey
-	}
-	return keys[0], nil
-}

@@ -167,3 +167,18 @@ func (s *Sessions[S]) find(l Lease, remove bool) (x keyed[S], held bool) {
 	}
 	return x, held
 }
+
+// ErrOneKey reports a request for several keys in one lease of a Store whose leases have one.
+var ErrOneKey = errors.New("locking: a lease of this store has one key")
+
+// OneKey checks the keys of a request, of a Store whose leases have one key.
+func OneKey(keys []string) (string, error) {
+	keys, err := SortedKeys(keys)
+	switch {
+	case err != nil:
+		return "", err
+	case len(keys) > 1:
+		return "", ErrOneKey
+	}
+	return keys[0], nil
+}
