@@ -15,6 +15,7 @@ import (
 
 	"shop/locking/locktest"
 	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 // endings are the ways in which a request ends: the config that leads to it, the request, and
@@ -76,7 +77,7 @@ func TestRequest_LeavesNoSessionAndNoTicketBehindHoweverItEnds(t *testing.T) {
 					if ending.cfg != nil {
 						cfg = ending.cfg(cancel)
 					}
-					client := connect(t, c.url)
+					client := mongotest.Connect(t, c.url)
 					cfg.Database, cfg.Strategy, cfg.QueueMax = client.Database(c.db.Name()), strategy, queueMax
 					svc, _ := c.another(cfg)
 					func() {

@@ -15,6 +15,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 type (
@@ -44,8 +45,7 @@ func open(t testing.TB, cfg wallet.Config) *fixture {
 func openAt(t testing.TB, url string, cfg wallet.Config) *fixture {
 	t.Helper()
 	c := &fixture{t: t, url: url, bonus: newBonusService(t)}
-	c.db = connect(t, c.url).Database("t_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
-	t.Cleanup(func() { c.dropped(c.db) })
+	c.db, _ = mongotest.Database(t, url)
 	if err := wallet.Migrate(t.Context(), c.db); err != nil {
 		t.Fatal(err)
 	}
@@ -63,35 +63,6 @@ func (c *fixture) in(t testing.TB) *fixture {
 	own := *c
 	own.t = t
 	return &own
-}
-
-// dropped drops a database. It works after t.Context has ended.
-func (c *fixture) dropped(db *mongo.Database) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := db.Drop(ctx); err != nil {
-		c.t.Errorf("drop database: %v", err)
-	}
-}
-
-func connect(t testing.TB, url string) *mongo.Client {
-	t.Helper()
-	o, err := wallet.ClientOptions(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := mongo.Connect(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := client.Disconnect(ctx); err != nil {
-			t.Errorf("disconnect: %v", err)
-		}
-	})
-	return client
 }
 
 // another opens another Service, as another process would.

@@ -13,13 +13,14 @@ import (
 
 	"shop/locking/locktest"
 	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	db := c.db.Client().Database(c.db.Name() + "_again")
-	t.Cleanup(func() { c.dropped(db) })
+	t.Cleanup(func() { mongotest.Drop(t, db) })
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -69,7 +70,7 @@ func TestSchema_RefusesInvalidDocuments(t *testing.T) {
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	db := connect(t, locktest.Env(t, "SHOP_MONGO_URL")).Database("nothing")
+	db := mongotest.Connect(t, locktest.Env(t, "SHOP_MONGO_URL")).Database("nothing")
 	for name, cfg := range map[string]wallet.Config{
 		"no database":      {},
 		"no such strategy": {Database: db, Strategy: "hope"},

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,37 +10,23 @@ import (
 
 	"shop/locking/locktest"
 	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 // ownMongo gives a test a database of its own in the server at base, and sets the
 // environment for its commands and replicas.
 func ownMongo(t *testing.T, base string) *mongo.Database {
 	t.Helper()
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/cmd_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	t.Setenv("SHOP_MONGO_URL", u.String())
-	db, err := mongoSettings{MongoURL: u.String()}.connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { disconnect(db) })
-	return db
+	databaseURL, name := mongotest.URL(t, base)
+	t.Setenv("SHOP_MONGO_URL", databaseURL)
+	return mongotest.Connect(t, databaseURL).Database(name)
 }
 
 // sharedMongo does the same on the shared server, and drops the database afterwards.
 func sharedMongo(t *testing.T) *mongo.Database {
 	t.Helper()
-	db := ownMongo(t, locktest.Env(t, "SHOP_MONGO_URL"))
-	t.Cleanup(func() { // t.Context is already cancelled here
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := db.Drop(ctx); err != nil {
-			t.Errorf("drop database: %v", err)
-		}
-	})
+	db, databaseURL := mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
+	t.Setenv("SHOP_MONGO_URL", databaseURL)
 	return db
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,13 +20,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.yaml.in/yaml/v3"
 
 	"shop/compose/local/stack/stacktest"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
+	"shop/wallet/mongotest"
 )
 
 // dashboard is a file of Grafana, without what the tests do not read.
@@ -93,7 +92,8 @@ type shop struct {
 func startShop(t *testing.T, redisURL string) *shop {
 	t.Helper()
 	s := &shop{t: t, program: filepath.Join(t.TempDir(), "shop"), prefix: "signals-" + uuid.NewString()}
-	mongoURL := s.ownMongo()
+	var mongoURL string
+	s.mongo, mongoURL = mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.program, "../../cmd/shop").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -113,27 +113,6 @@ func startShop(t *testing.T, redisURL string) *shop {
 	s.api = "http://" + serve.logged("serving", "address")
 	s.metrics = map[string]string{"shop": serve.logged("serving", "metrics"), "batch": batch.logged("sweeping", "metrics")}
 	return s
-}
-
-// ownMongo makes a client of a database of its own, which is dropped after the test, and returns the database's URL.
-func (s *shop) ownMongo() string {
-	s.t.Helper()
-	u, err := url.Parse(locktest.Env(s.t, "SHOP_MONGO_URL"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	u.Path = "/signals_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	client, err := mongo.Connect(options.Client().ApplyURI(u.String()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.mongo = client.Database(u.Path[1:])
-	s.t.Cleanup(func() {
-		if err := errors.Join(s.mongo.Drop(context.Background()), client.Disconnect(context.Background())); err != nil {
-			s.t.Error(err)
-		}
-	})
-	return u.String()
 }
 
 // run runs a command to its end, and returns what it printed.

@@ -3,10 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"errors"
 	"net/http"
-	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -14,18 +11,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/docs"
 	"shop/locking/locktest"
-	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 // servePatterns is a Lab with all stores, whose measurements are short.
 func servePatterns(t *testing.T) *served {
 	t.Helper()
 	s := serve(t, func(cfg *Config) {
-		cfg.EtcdEndpoints, cfg.MongoURL = strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), mongoURL(t)
+		cfg.EtcdEndpoints = strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
+		_, cfg.MongoURL = mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
 		t.Cleanup(func() { dropPatterns(t, cfg.PostgresURL) })
 	})
 	s.lab.measureTime = 20 * time.Millisecond
@@ -43,37 +40,6 @@ func dropPatterns(t *testing.T, databaseURL string) {
 	if _, err := conn.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 		t.Error(err)
 	}
-}
-
-// mongoURL returns the URL of a database for one test, without collections.
-func mongoURL(t *testing.T) string {
-	t.Helper()
-	u, err := url.Parse(locktest.Env(t, "SHOP_MONGO_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/lab_" + strings.ToLower(rand.Text())
-	db := connectMongo(t, u.String())
-	t.Cleanup(func() {
-		if err := errors.Join(db.Drop(context.Background()), db.Client().Disconnect(context.Background())); err != nil {
-			t.Error(err)
-		}
-	})
-	return u.String()
-}
-
-func connectMongo(t *testing.T, mongoURL string) *mongo.Database {
-	t.Helper()
-	options, err := wallet.ClientOptions(mongoURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := mongo.Connect(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, _ := url.Parse(mongoURL)
-	return client.Database(strings.TrimPrefix(u.Path, "/"))
 }
 
 func TestPatterns_ThePageIsTheDocumentAndEachMeasurementHasItsRow(t *testing.T) {

@@ -17,8 +17,10 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 	"shop/transfer"
 	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 // byHand is a Lab with a shop: the API on a schema and a database of its own, and two customers.
@@ -36,8 +38,7 @@ type byHand struct {
 func serveShop(t *testing.T) *byHand {
 	t.Helper()
 	s := &byHand{db: pgtest.New(t, "inventory", "transfer", "cmd/shop/api")}
-	mongo := connectMongo(t, mongoURL(t))
-	t.Cleanup(func() { _ = mongo.Client().Disconnect(context.Background()) })
+	mongo, _ := mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
 	if err := wallet.Migrate(t.Context(), mongo); err != nil {
 		t.Fatal(err)
 	}
