@@ -37,7 +37,7 @@ test: ## everything CI runs: lint, Go tests on real servers, each benchmark once
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory -j 3 race lint
 	@$(MAKE) --no-print-directory schemathesis
-	@$(MAKE) --no-print-directory proof
+	@$(MAKE) --no-print-directory -j 2 proof
 	@$(MAKE) --no-print-directory times
 
 times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which three run at a time
@@ -86,8 +86,11 @@ schemathesis: build ## generated requests, valid and invalid, against a real ser
 	@bin/local need pip3 python3-pip
 	$(call timed,schemathesis,$(STACK) -- cmd/shop/api/schemathesis/run)
 
-proof: build
-	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
+# The quick proof mostly waits. So each flow has servers of its own, and make test runs two of them side by side.
+proof: $(addprefix proof-,transfer inventory wallet)
+
+proof-%: build
+	$(call timed,prove --quick --flow $*,$(STACK) -- $(PROVE) --quick --flow $* --out report/$* 2>&1 | sed 's/^/$*: /')
 
 # The packages with benchmarks. The tests of the other packages are not built.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
