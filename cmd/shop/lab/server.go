@@ -31,7 +31,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 const (
 	runsKept    = 8
 	bodyMax     = 4 << 10
-	streamLimit = raceTime + 10*time.Second
+	streamLimit = raceTime + backTime + 10*time.Second
 )
 
 // Lab serves the pages. It is an http.Handler for the paths for which Serves returns true.
@@ -125,7 +125,7 @@ func (l *Lab) Close() {
 
 func (l *Lab) page(w http.ResponseWriter, _ *http.Request) {
 	l.render(w, "page.html", map[string]any{
-		"Flows": flows, "ClientsMin": clientsMin, "ClientsMax": clientsMax, "SizeMin": sizeMin, "SizeMax": sizeMax,
+		"Flows": l.cfg.offers(), "ClientsMin": clientsMin, "ClientsMax": clientsMax, "SizeMin": sizeMin, "SizeMax": sizeMax,
 	})
 }
 
