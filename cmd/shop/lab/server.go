@@ -57,7 +57,7 @@ func New(cfg Config) *Lab {
 	l := &Lab{cfg: cfg, feed: shopFeed{windows: make(chan struct{}, windowsMax)}, measureTime: measureTime}
 	l.life, l.stop = context.WithCancel(context.Background())
 	l.patterns = sync.OnceValues(func() (template.HTML, error) {
-		return renderPatterns(docs.Patterns, measurements, sourceLinks{served: cfg.Sources != nil})
+		return renderPatterns(docs.Patterns, measurements, unmeasured, sourceLinks{served: cfg.Sources != nil})
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
