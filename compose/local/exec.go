@@ -29,6 +29,11 @@ type execCmd struct {
 var errOwner = errors.New("the parent process, or the process of --while, has exited")
 
 func (c *execCmd) Run() error {
+	for _, name := range c.Restart {
+		if !slices.Contains(c.Servers, name) {
+			return fmt.Errorf("--restart %s: it is not one of --servers %s", name, strings.Join(c.Servers, ","))
+		}
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 8)
@@ -77,11 +82,6 @@ func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.St
 // keep makes the supervisor start the servers of --restart again, and returns what the lab needs to know of that. A
 // server whose address was set is not of this stack: nothing starts it again, and the lab must not end it.
 func (c *execCmd) keep(ctx context.Context, s *stack.Stack) (env []string, err error) {
-	for _, name := range c.Restart {
-		if !slices.Contains(c.Servers, name) {
-			return nil, fmt.Errorf("--restart %s: it is not one of --servers %s", name, strings.Join(c.Servers, ","))
-		}
-	}
 	running, err := s.Servers(ctx)
 	for _, server := range running {
 		if !slices.Contains(c.Restart, server.Name) {

@@ -119,7 +119,7 @@ func (k *killer) run() error {
 		return fmt.Errorf("%s does not reply, and was not killed: start it: %w", server, err)
 	}
 	err = k.client.Do(ctx, "SHUTDOWN", "NOSAVE", "NOW", "FORCE").Err()
-	if refusal := redis.Error(nil); errors.As(err, &refusal) {
+	if _, refused := errors.AsType[redis.Error](err); refused {
 		return fmt.Errorf("%s refuses to be killed: the fault needs Redis 7, and a user that may use SHUTDOWN: %w", server, err)
 	}
 	holders := make([][]int, len(k.records))
@@ -141,7 +141,10 @@ func (k *killer) run() error {
 func (k *killer) await(ctx context.Context, before string) (kept bool, err error) {
 	for {
 		id, err := k.runID(ctx)
-		if err == nil && id != before {
+		switch {
+		case err == nil && id == before:
+			err = errors.New("the process that was to end still replies")
+		case err == nil:
 			found := int64(0)
 			if found, err = k.client.Exists(ctx, k.marker).Result(); err == nil { // else it is still loading
 				return found == 1, nil
