@@ -108,8 +108,8 @@ func (k *killer) wait() error {
 // run kills the server once. The nearest to a crash that Redis offers: NOSAVE writes no snapshot, NOW waits for no
 // replica, FORCE ignores what would prevent the end. It does flush an append-only file, which a crash may cut short.
 func (k *killer) run() error {
-	server, cause := "Redis at "+k.client.Options().Addr, fmt.Errorf("%s have passed", backTime)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), backTime, cause)
+	server := "Redis at " + k.client.Options().Addr
+	ctx, cancel := context.WithTimeout(context.Background(), backTime)
 	defer cancel()
 	before, err := k.runID(ctx)
 	if err == nil {
@@ -129,7 +129,7 @@ func (k *killer) run() error {
 	}
 	kept, err := k.await(ctx, before)
 	if err != nil {
-		return fmt.Errorf("%s was killed, and is not back after %v: start it again; the fault needs what does that, as make run or restart: unless-stopped in compose.yaml: %w", server, backTime, err)
+		return fmt.Errorf("%s was killed, and is not back after %v: start it again, and for the next race let something else do so, as make run and the restart policy of compose.yaml do: %w", server, backTime, err)
 	}
 	for n, r := range k.records {
 		r.back(kept, holders[n])
@@ -152,7 +152,7 @@ func (k *killer) await(ctx context.Context, before string) (kept bool, err error
 		}
 		sleep(ctx, backTick)
 		if ctx.Err() != nil {
-			return false, errors.Join(context.Cause(ctx), err)
+			return false, err
 		}
 	}
 }
