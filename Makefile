@@ -30,8 +30,9 @@ mutants: build ## proof of the proof: it must catch each service with one plante
 tenth: build ## a tenth of the mutants, a different tenth each day
 	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
 
+# Its Redis keeps no data, and starts again when it ends: the lab may kill it.
 run: build ## the servers and one replica, and a page that shows a race; Ctrl-C stops them
-	@$(STACK) --print -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
+	@$(STACK) --servers etcd,mongo,postgres,redis-memory --restart redis-memory --print -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, generated requests, the quick proof
 	@rm -f bin/times

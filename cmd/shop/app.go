@@ -120,7 +120,7 @@ func (c *serveCmd) openLab(a *app, log *slog.Logger) (*lab.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	races.Shop, races.Sources = c.labShop(a, a.orders), lab.Checkout()
+	races.Shop, races.Sources, races.KillRedis = c.labShop(a, a.orders), lab.Checkout(), c.Lab.LabKill == "redis"
 	return lab.New(races), nil
 }
 

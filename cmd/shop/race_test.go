@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/cmd/shop/lab"
+	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
 )
 
@@ -104,6 +105,29 @@ func TestRace_TheCommandOfThePageRunsForEachFlow(t *testing.T) {
 		if decoded := json.Unmarshal([]byte(out), &race); err != nil || decoded != nil || !reflect.DeepEqual(race, page) {
 			t.Errorf("%s: %v, %v: repeated %+v, want %+v\n%.300s", flow, err, decoded, race, page, out)
 		}
+	}
+}
+
+// The command of the page for a kill starts a Redis that keeps no data, and that is started again; here the test does.
+func TestRace_KillsRedisIfItIsAllowed(t *testing.T) {
+	database, _ := newDatabase(t)
+	dropRaces(t, database)
+	own := stacktest.Private(t, "redis-memory")[0]
+	if err := own.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page := lab.Settings{Seed: 3, Strategies: []string{"redis+row"}, Clients: 4, Size: 8, Fault: lab.Kill}.Command()
+	servers, race, _ := strings.Cut(page, "bin/shop ")
+	if servers != "bin/local exec --servers postgres,redis-memory --restart redis-memory -- " {
+		t.Errorf("the page shows %s", page)
+	}
+	args := append(strings.Fields(race), "--postgres-url", database, "--redis-url", own.Env["SHOP_REDIS_URL"], "--lock-prefix", t.Name(), "--json")
+	if out, err := shop(t, args...); exitCode(err) != 2 || !strings.Contains(err.Error(), "--lab-kill=redis") {
+		t.Errorf("without the setting: %v\n%.300s", err, out)
+	}
+	t.Setenv("SHOP_LAB_KILL", "redis") // as exec --restart sets it
+	if out, err := shop(t, args...); err != nil || !strings.Contains(out, `"kind":"down"`) || !strings.Contains(out, `"without its data"`) || !strings.Contains(out, `"text":"sold 8 of 8"`) {
+		t.Errorf("with the setting: %v\n%.300s", err, out)
 	}
 }
 

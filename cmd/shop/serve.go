@@ -59,7 +59,8 @@ type limitFlags struct {
 
 // labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
-	Lab        bool        `env:"SHOP_LAB" help:"Serve pages at / (a race, a shop to buy from by hand, measurements of locks), and allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
+	Lab        bool `env:"SHOP_LAB" help:"Serve pages at / (a race, a shop to buy from by hand, measurements of locks), and allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
+	killFlag   `embed:""`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"What to do at a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (in one flow only: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, stop:KEY to stop at the request with this idempotency key only, or kill-batch or stop-batch for batches of several requests (stop-batch: once after each SIGUSR1). Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }
@@ -103,6 +104,9 @@ func (c *serveCmd) validateLab() error {
 	if !c.Lab.Lab {
 		if len(c.Lab.Failpoints) > 0 {
 			return errors.New("--failpoint breaks things on purpose; to allow it, add --lab")
+		}
+		if c.Lab.LabKill != "" {
+			return errors.New("--lab-kill lets the lab end a server; add --lab, or unset SHOP_LAB_KILL")
 		}
 		return nil
 	}

@@ -25,6 +25,10 @@ var badSettings = []struct {
 	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
 	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
 	{"failpoint without the lab", "serve --failpoint=after-guard=kill", []string{"--failpoint", "--lab"}},
+	{"killing without the lab", "serve --lab-kill=redis", []string{"--lab-kill", "--lab", "SHOP_LAB_KILL"}},
+	{"killing what has no fault", "serve --lab --lab-kill=etcd", []string{"--lab-kill", "redis"}},
+	{"a kill that is not allowed", "race --fault=kill", []string{"kill", "--lab-kill=redis", "SHOP_LAB_KILL=redis"}},
+	{"a kill of another flow", "race --flow=transfer --fault=kill --lab-kill=redis", []string{"no fault", "kill", "transfer"}},
 	{"lab on all interfaces", "serve --lab --listen=0.0.0.0:0", []string{"--lab", "0.0.0.0:0", "127.0.0.1"}},
 	{"lab on all addresses", "serve --lab --listen=:0", []string{"--lab", "127.0.0.1"}},
 	{"lab on a name", "serve --lab --listen=localhost.example.com:0", []string{"--lab", "127.0.0.1"}},
@@ -123,7 +127,7 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL MONGO_URL WALLET_STRATEGY BONUS_URL PG_MAX_CONNS LISTEN METRICS_LISTEN
+	for _, name := range strings.Fields(`POSTGRES_URL LAB_KILL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL MONGO_URL WALLET_STRATEGY BONUS_URL PG_MAX_CONNS LISTEN METRICS_LISTEN
 		REQUEST_TIMEOUT MAX_IN_FLIGHT MAX_PER_CLIENT RATE_LIMIT UNKNOWN_KEYS DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
 			t.Errorf("SHOP_%s is not in the help", name)

@@ -76,6 +76,24 @@ func TestEndings_ADeadServerEndsTheCommandAndIsNamed(t *testing.T) {
 	}
 }
 
+// The same server with --restart: the command goes on, and its lab may end Redis too. The end of another server still
+// ends the command.
+func TestEndings_ADeadServerIsStartedAgainIfTheCommandSaysSo(t *testing.T) {
+	t.Parallel()
+	s := await(t, local(t, "exec", "--servers", "redis-memory,etcd", "--restart", "redis-memory", "--", "sh", "-c", "echo $$ $SHOP_STACK; test $SHOP_LAB_KILL = redis || exit 1; "+forever2))
+	first := attach(t, s, "redis-memory")
+	kill(t, first.PID, syscall.SIGKILL)
+	eventually(t, "another process of it runs", func() bool {
+		now := attach(t, s, "redis-memory")
+		return now.State == stack.Running && now.PID != first.PID && now.Addr == first.Addr
+	})
+	kill(t, attach(t, s, "etcd").PID, syscall.SIGKILL)
+	if code := s.code(t); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+	s.wantNothingLeft(t)
+}
+
 func TestEndings_AServerThatIsStoppedOnRequestEndsNothing(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "redis", "sleep 300 & read line; exit 5")

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 type execCmd struct {
 	Servers []string      `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
+	Restart []string      `help:"Servers of --servers that are started again whenever they end; the end of another one ends the command. If Redis is one of them, SHOP_LAB_KILL lets the lab of the command end it." placeholder:"NAME,…"`
 	While   int           `help:"Also stop when the process with this pid exits (in a Makefile: make itself)." placeholder:"PID"`
 	Print   bool          `help:"First print the settings of the servers, as up does: other shells can use the servers while the command runs."`
 	Grace   time.Duration `default:"10s" help:"Time for the command to exit after a signal."`
@@ -26,6 +29,11 @@ type execCmd struct {
 var errOwner = errors.New("the parent process, or the process of --while, has exited")
 
 func (c *execCmd) Run() error {
+	for _, name := range c.Restart {
+		if !slices.Contains(c.Servers, name) {
+			return fmt.Errorf("--restart %s: it is not one of --servers %s", name, strings.Join(c.Servers, ","))
+		}
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 8)
@@ -41,7 +49,11 @@ func (c *execCmd) Run() error {
 	if c.Print {
 		printSettings(env)
 	}
-	code, err := c.command(ctx, s, env, signals)
+	kept, err := c.keep(ctx, s)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	code, err := c.command(ctx, s, append(env, kept...), signals)
 	if closed := s.Close(); closed != nil {
 		fmt.Fprintln(os.Stderr, "local:", closed)
 	}
@@ -65,6 +77,22 @@ func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.St
 		}
 	}()
 	return openStack(ctx, c.Servers, false)
+}
+
+// keep makes the supervisor start the servers of --restart again, and returns what the lab needs to know of that. A
+// server whose address was set is not of this stack: nothing starts it again, and the lab must not end it.
+func (c *execCmd) keep(ctx context.Context, s *stack.Stack) (env []string, err error) {
+	running, err := s.Servers(ctx)
+	for _, server := range running {
+		if !slices.Contains(c.Restart, server.Name) {
+			continue
+		}
+		err = errors.Join(err, server.Keep(ctx))
+		if server.Env["SHOP_REDIS_URL"] != "" {
+			env = []string{"SHOP_LAB_KILL=redis"}
+		}
+	}
+	return env, err
 }
 
 // watchOwner cancels when the parent of this process (`go run`, a shell) or the

@@ -72,7 +72,7 @@ func TestExec_ExportsTheAddressesOfItsServers(t *testing.T) {
 func TestExec_AServerWhoseAddressIsSetIsNotStarted(t *testing.T) {
 	t.Parallel()
 	const nowhere = "redis://127.0.0.1:1/0"
-	cmd := local(t, "exec", "--servers", "redis", "--", "sh", "-c", "env; ls $SHOP_STACK")
+	cmd := local(t, "exec", "--servers", "redis", "--restart", "redis", "--", "sh", "-c", "env; ls $SHOP_STACK")
 	cmd.Env = append(cmd.Env, "SHOP_REDIS_URL="+nowhere)
 	out, err := cmd.Output()
 	if err != nil {
@@ -83,6 +83,9 @@ func TestExec_AServerWhoseAddressIsSetIsNotStarted(t *testing.T) {
 	}
 	if strings.Contains(string(out), "redis.log") {
 		t.Error("a Redis was started although SHOP_REDIS_URL is set")
+	}
+	if strings.Contains(string(out), "SHOP_LAB_KILL") {
+		t.Error("the lab may end a Redis that nothing here starts again")
 	}
 }
 
@@ -151,6 +154,7 @@ func TestExec_UnknownServersAndCommandsAreErrors(t *testing.T) {
 		{"exec", "--servers", "redis", "--", "no-such-command"},
 		{"exec", "--servers", "redis"},
 		{"exec", "--while", "999999999", "--", "true"},
+		{"exec", "--servers", "redis", "--restart", "etcd", "--", "true"},
 	} {
 		if err := local(t, args...).Run(); err == nil {
 			t.Errorf("%v succeeded", args)

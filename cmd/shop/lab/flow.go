@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -89,6 +90,21 @@ type site struct {
 
 // flows are all flows, the default first.
 var flows = []*flow{stockFlow, moneyFlow, creditFlow}
+
+// offers are the flows with the faults that are allowed here.
+func (cfg Config) offers() []*flow {
+	if cfg.KillRedis {
+		return flows
+	}
+	var list []*flow
+	for _, f := range flows {
+		offered := *f
+		offered.Faults = maps.Clone(f.Faults)
+		delete(offered.Faults, Kill)
+		list = append(list, &offered)
+	}
+	return list
+}
 
 func findFlow(name string) *flow {
 	if n := slices.IndexFunc(flows, func(f *flow) bool { return f.Name == name }); n >= 0 {

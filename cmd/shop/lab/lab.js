@@ -51,6 +51,9 @@ function chart(element, curves, most, label) {
 
 // fold adds an event to its attempt.
 function fold(lane, e) {
+  if (e.kind === "down") lane.outages.push([e.t, Infinity, "…"]);
+  else if (e.kind === "back") lane.outages.at(-1)?.splice(1, 2, e.t, e.note);
+  if (!e.n) return;
   let p = lane.byNumber.get(e.n);
   if (!p) lane.byNumber.set(e.n, p = { n: e.n, marks: [], pauses: [], leases: [] });
   p.replica = e.replica;
@@ -61,7 +64,7 @@ function fold(lane, e) {
   else if (e.kind === "released" || e.kind === "left") p.leases.at(-1)?.splice(1, 1, p.released = e.t);
   else if (e.kind === "paused") p.pauses.push([e.t, e.t]);
   else if (e.kind === "resumed") p.pauses.at(-1)[1] = e.t;
-  else if (["dropped", "cut", "lost", "called"].includes(e.kind)) p.marks.push([e.kind, e.t]);
+  else if (["dropped", "cut", "killed", "gone", "lost", "called"].includes(e.kind)) p.marks.push([e.kind, e.t]);
   else if (e.kind === "stale") [p.stale, p.answer] = [e.t, p.answer ?? "stale"];
   else if (["done", "refused", "failed", "unknown"].includes(e.kind)) [p.answer, p.end] = [e.kind, e.t];
   else p[e.kind] = e.t;
@@ -95,12 +98,14 @@ function timeline(lane) {
   const height = 34 * Math.max(1, list.length) + 18, width = canvas(element, height), short = width < 420;
   [range.max, range.value, range.hidden] = [most, first, most === 0];
   lane.node.querySelector("output").textContent = list.length ? `${first + 1} to ${first + list.length} of ${all.length}` : "none yet";
-  lane.node.querySelector(".holders figcaption").textContent = `Who held what, and when${lane.told ?? ""}`;
+  lane.node.querySelector(".holders figcaption").textContent = `Who held what, and when${lane.told ?? ""}${lane.outages.map(([from, to, note]) => `. The lock server was killed after ${from.toFixed(0)} ms${to < Infinity ? `, and came back after ${(to - from).toFixed(0)} ms, ${note}` : ""}`).join("")}`;
   element.setAttribute("aria-label", list.map((p) => `request ${p.n} on replica ${p.replica}${p.fence ? `, fence ${p.fence}` : ""}: ${describe(p)}`).join("; "));
   if (!list.length) return;
   const begin = Math.min(...list.map((p) => p.acquired ?? p.read)), end = Math.max(begin + 1, ...list.map((p) => Math.max(p.released ?? p.committed ?? p.last, ...p.pauses.map((q) => q[1]))));
   const x = (t) => 2 + (width - 6) * Math.min(1, Math.max(0, (t - begin) / (end - begin)));
   const bar = (kind, from, to, y, h) => element.append(svg("rect", { class: kind, x: x(from), y, height: h, width: Math.max(2, x(to) - x(from)) }));
+  const outages = lane.outages.filter(([from, to]) => from < end && to > begin);
+  for (const [from, to] of outages) bar("down", from, to, 0, height - 18);
   list.forEach((p, row) => {
     const y = 34 * row, done = p.committed ?? p.stale ?? p.end ?? p.last;
     const label = svg("text", { class: p.over || p.stale ? "bad" : "", x: 2, y: y + 12 },
@@ -181,7 +186,7 @@ function setUp(settings) {
     node.querySelector("h2").textContent = name + (strategy.Safe ? "" : " (wrong)");
     node.querySelector(".why").textContent = strategy.Why;
     node.querySelector(".what").textContent = flow.Words.what;
-    const lane = { node, strategy, samples: [], byNumber: new Map() };
+    const lane = { node, strategy, samples: [], byNumber: new Map(), outages: [] };
     node.querySelector("input").addEventListener("input", (e) => { [lane.first, lane.told] = [Number(e.target.value)]; timeline(lane); });
     return lane;
   });
@@ -211,6 +216,10 @@ function follow(id) {
     $("status").textContent = lanes.map((l) => `${l.strategy.Name} ${l.verdict.text}.`).join(" ");
     $("again").hidden = false;
     $("run").disabled = false;
+  });
+  source.addEventListener("outage", (e) => {
+    $("error").textContent = JSON.parse(e.data).error;
+    $("error").hidden = false;
   });
   source.addEventListener("failed", (e) => { source.close(); fail(`The race failed: ${JSON.parse(e.data).error}`); });
   source.onerror = () => {
@@ -244,7 +253,7 @@ form.addEventListener("submit", async (e) => {
   }
 });
 
-const faults = { none: "none", pause: "pause a replica", drop: "drop the lock", cut: "cut the lock store off" };
+const faults = { none: "none", pause: "pause a replica", drop: "drop the lock", cut: "cut the lock store off", kill: "kill the lock server" };
 const hint = () => { $("hint").textContent = chosen().Faults[form.fault.value] ?? ""; };
 const chosen = () => flows.find((each) => each.Name === form.flow.value);
 

@@ -22,6 +22,7 @@ const (
 	hitsMax      = 2                      // pauses, or cuts
 	dropLead     = 25 * time.Millisecond  // from the loss of a lock to the writing: longer than the longest pause of a waiter
 	dropTimeout  = time.Second
+	killLead     = 650 * time.Millisecond // from the return of the server to the writing: longer than a breaker is open
 )
 
 // lane is one strategy in a race, with everything that it uses.
@@ -34,10 +35,11 @@ type lane struct {
 	record    *record
 	pauseTime time.Duration // of a replica: longer than the TTL
 	closers   []func()
+	killer    *killer // of the race; nil without the fault Kill
 
 	mu    sync.Mutex
 	draws map[point]*rand.Rand
-	hits  map[point]bool // those at which a pause or a cut is still to come
+	hits  map[point]bool // those at which a pause, a cut or a kill is still to come
 }
 
 // point is a request at a moment. What it draws does not depend on the requests before it, so that the same requests
@@ -77,13 +79,16 @@ func openLane(ctx context.Context, s Settings, strategy string, p site) (_ *lane
 	return l, nil
 }
 
-// drawHits draws the requests that meet a pause or a cut: one of each half of Size.
+// drawHits draws the requests that meet a pause or a cut, one of each half of Size, or a kill, one of the first half.
 func (l *lane) drawHits() {
 	random := rand.New(rand.NewPCG(uint64(l.settings.Seed), 0))
 	for n := range hitsMax {
 		first, next := n*l.settings.Size/hitsMax, (n+1)*l.settings.Size/hitsMax
 		if first < next {
 			l.hits[point{first + random.IntN(next-first), l.flow.moments[n%len(l.flow.moments)]}] = true
+			if l.settings.Fault == Kill {
+				return
+			}
 		}
 	}
 }
@@ -167,6 +172,10 @@ func (l *lane) pass(ctx context.Context, r *replica, attempt int, at moment) {
 		for _, each := range l.replicas {
 			each.locks.cut(cutTime)
 		}
+	case l.settings.Fault == Kill && hit:
+		l.record.add(Event{Attempt: attempt, Kind: "killed"})
+		l.killer.kill(ctx)
+		work += killLead
 	case l.settings.Fault == Drop && drop && r.drop != nil:
 		bounded, cancel := context.WithTimeout(ctx, dropTimeout)
 		defer cancel()
@@ -179,7 +188,7 @@ func (l *lane) pass(ctx context.Context, r *replica, attempt int, at moment) {
 }
 
 // meet draws how long a request works at a point, and reports which faults it meets there. A request that is sent again
-// draws again, and meets no second pause or cut.
+// draws again, and meets no second pause, cut or kill.
 func (l *lane) meet(p point) (work time.Duration, hit, drop bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

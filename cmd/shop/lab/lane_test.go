@@ -46,6 +46,18 @@ func TestLane_TheSeedDecidesWhatARequestMeetsInAnyOrderOfArrival(t *testing.T) {
 	}
 }
 
+func TestLane_OneRequestOfTheFirstHalfMeetsAKill(t *testing.T) {
+	t.Parallel()
+	for seed := range uint32(20) {
+		l := newLane(Settings{Seed: seed, Flow: "inventory", Size: 10, Fault: Kill}, "redis-only")
+		for p := range l.hits {
+			if len(l.hits) != 1 || p.request >= 5 || p.at != read {
+				t.Errorf("seed %d: %v", seed, l.hits)
+			}
+		}
+	}
+}
+
 // A request that is sent again must not meet the same fault forever.
 func TestLane_TwoRequestsMeetAPauseOnceEach(t *testing.T) {
 	t.Parallel()

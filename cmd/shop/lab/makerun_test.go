@@ -71,4 +71,22 @@ func TestPage_IsAtTheAddressThatMakeRunPrints(t *testing.T) {
 		}
 		return ""
 	})
+	// Its Redis is started again after a kill, without the locks.
+	b.choose("left", "redis-only")
+	b.choose("fault", "kill")
+	b.do(chromedp.SetValue(`input[name="size"]`, "80"))
+	const caption = `[...document.querySelectorAll(".holders figcaption")].map((c) => c.innerText).join("; ")`
+	b.race(func() string {
+		wrong, right := b.verdicts()
+		told := eval[string](b, caption)
+		switch {
+		case !strings.HasPrefix(wrong, "✗ sold ") || !strings.HasPrefix(right, "✓ sold 80 of 80"):
+			return "redis-only: " + wrong + "; redis+row: " + right
+		case strings.Count(told, "The lock server was killed after ") < 2 || strings.Count(told, ", without its data") < 2:
+			return "the time lines are " + told
+		case b.count(0, ".down") == 0 || b.count(0, ".mark") == 0:
+			return "the time line of redis-only shows no outage, or no lost lock"
+		}
+		return ""
+	})
 }

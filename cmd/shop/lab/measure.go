@@ -28,7 +28,7 @@ const (
 )
 
 // measurement takes and releases one lock, which no other client wants, again and again. Of a guard it measures the
-// transaction or the script that it is the first statement of.
+// transaction or the script that it is the first statement of, of a pattern behind the lock a piece of work.
 type measurement struct {
 	Name  string
 	Row   string // of docs/patterns.md: its number, or its pattern if the number is not its own
@@ -38,8 +38,9 @@ type measurement struct {
 
 // subject is a lock that can be measured, with connections, keys and tables of its own.
 type subject struct {
-	once  func(context.Context) error // takes and releases it
-	close func()
+	once   func(context.Context) error // takes and releases it
+	close  func()
+	before func(context.Context) error // each once, and is not measured; nil: nothing
 }
 
 var measurements = []measurement{
@@ -57,6 +58,7 @@ var measurements = []measurement{
 	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.Store, error) {
 		return pglock.New(pool, measureTTL)
 	})},
+	{"try-lease", "A8", "PostgreSQL", openTryLease},
 	{"insert-row", "A9", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
 		if err := pglock.MakeRow(ctx, tx, key); err != nil { // there is one already
 			return err
@@ -65,12 +67,16 @@ var measurements = []measurement{
 	})},
 	{"file", "A10", "the folder for temporary files", openFile},
 	{"for-update", "B3", "MongoDB", openForUpdate},
+	{"increment", "B4", "MongoDB", openIncrement},
 	{"mongo", "lease in a document", "MongoDB", openMongo},
 	{"several", "C3", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (pair, error) {
 		s, err := redislock.New(c, ttl, o)
 		return pair{s}, err
 	})},
 	{"redis", "C4", "Redis", inRedis(redislock.New)},
+	{"release", "C7", "Redis", partOfRedis(redislock.New, releaseAlone)},
+	{"renew", "C8", "Redis", partOfRedis(redislock.New, renewAlone)},
+	{"wake-up", "C4 with a wake-up by message", "Redis", inRedis(redislock.NewWaiter)},
 	{"fair", "C14", "Redis", inRedis(redislock.NewFair)},
 	{"rw", "C15", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
 		rw, err := redislock.NewRW(c, ttl, o)
@@ -85,11 +91,14 @@ var measurements = []measurement{
 	{"watch", "C17", "Redis", onKey(updateKey)},
 	{"queue", "C18", "this process", openQueue},
 	{"etcd", "D1", "etcd", openEtcd},
+	{"fenced-transfer", "D4", "PostgreSQL or etcd", openTransfer},
 	{"guard-postgres", "guard in PostgreSQL", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
 		return pglock.Guard(ctx, tx, key, 1)
 	})},
 	{"guard-mongo", "guard in MongoDB", "MongoDB", openMongoGuard},
 	{"guard-redis", "guard in Redis", "Redis", onKey(guardKey)},
+	{"combined", "E2", "Redis", partOfRedis(redislock.New, combined)},
+	{"idempotent", "E4", "PostgreSQL", openIdempotent},
 }
 
 // measured is what a measurement found.
@@ -106,33 +115,44 @@ func (m measurement) run(ctx context.Context, cfg Config, least time.Duration) (
 		return measured{}, err
 	}
 	defer s.close()
-	if err := s.once(ctx); err != nil { // the first one connects, and loads scripts
+	if _, err := s.timed(ctx); err != nil { // the first one connects, and loads scripts
 		return measured{}, err
 	}
 	var took []time.Duration
-	begin := time.Now()
-	for len(took) == 0 || time.Since(begin) < least {
-		start := time.Now()
-		if err := s.once(ctx); err != nil {
+	var total time.Duration
+	for begin := time.Now(); len(took) == 0 || time.Since(begin) < least; {
+		one, err := s.timed(ctx)
+		if err != nil {
 			return measured{}, err
 		}
-		took = append(took, time.Since(start))
+		took, total = append(took, one), total+one
 	}
-	total := time.Since(begin)
 	slices.Sort(took)
 	median := took[len(took)/2]
 	return measured{float64(median.Nanoseconds()) / 1000, round(float64(len(took)) / total.Seconds()), len(took)}, nil
 }
 
+// timed runs the subject once.
+func (s subject) timed(ctx context.Context) (time.Duration, error) {
+	if s.before != nil {
+		if err := s.before(ctx); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	err := s.once(ctx)
+	return time.Since(start), err
+}
+
 // ofStore is a subject that takes and releases leases.
 func ofStore(s locking.Store, close func()) subject {
-	return subject{func(ctx context.Context) error {
+	return subject{once: func(ctx context.Context) error {
 		lease, err := s.TryAcquire(ctx, measuredKey)
 		if err != nil {
 			return err
 		}
 		return s.Release(ctx, lease)
-	}, close}
+	}, close: close}
 }
 
 // openTables makes the tables of package pglock in a schema of the lab. They stay.
@@ -194,9 +214,9 @@ func transaction(lock func(context.Context, pglock.Tx, string) error) func(conte
 		if err != nil {
 			return subject{}, err
 		}
-		return subject{func(ctx context.Context) error {
+		return subject{once: func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return lock(ctx, tx, measuredKey) })
-		}, pool.Close}, nil
+		}, close: pool.Close}, nil
 	}
 }
 
@@ -233,14 +253,14 @@ func (p pair) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, er
 
 func openQueue(context.Context, Config) (subject, error) {
 	var q locking.Queue[string]
-	return subject{func(ctx context.Context) error {
+	return subject{once: func(ctx context.Context) error {
 		ticket, _ := q.Join(nil, measuredKey)
 		if !ticket.Wait(ctx) {
 			return ctx.Err()
 		}
 		ticket.Leave(measuredKey)
 		return nil
-	}, func() {}}, nil
+	}, close: func() {}}, nil
 }
 
 func openFile(context.Context, Config) (subject, error) {
@@ -257,7 +277,14 @@ func openFile(context.Context, Config) (subject, error) {
 }
 
 func inRedis[S closingStore](open func(redis.UniversalClient, time.Duration, redislock.Options) (S, error)) func(context.Context, Config) (subject, error) {
-	return func(_ context.Context, cfg Config) (subject, error) {
+	return partOfRedis(open, func(_ context.Context, store S) (subject, error) { return ofStore(store, func() {}), nil })
+}
+
+// partOfRedis measures what part makes of a store. The subject of part does not close the store.
+func partOfRedis[S closingStore](
+	open func(redis.UniversalClient, time.Duration, redislock.Options) (S, error), part func(context.Context, S) (subject, error),
+) func(context.Context, Config) (subject, error) {
+	return func(ctx context.Context, cfg Config) (subject, error) {
 		client, err := redislock.Connect(cfg.RedisURL, measureTTL)
 		if err != nil {
 			return subject{}, err
@@ -267,10 +294,17 @@ func inRedis[S closingStore](open func(redis.UniversalClient, time.Duration, red
 			_ = client.Close()
 			return subject{}, err
 		}
-		return ofStore(store, func() {
+		one, err := part(ctx, store)
+		closePart := one.close
+		one.close = func() {
+			closePart()
 			store.Close()
 			_ = client.Close()
-		}), nil
+		}
+		if err != nil {
+			one.close()
+		}
+		return one, err
 	}
 }
 

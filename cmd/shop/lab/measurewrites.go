@@ -19,7 +19,7 @@ func onKey(write func(ctx context.Context, client redis.UniversalClient, key str
 			return subject{}, err
 		}
 		key := cfg.LockPrefix + "-patterns:" + measuredKey
-		return subject{func(ctx context.Context) error { return write(ctx, client, key) }, func() {
+		return subject{once: func(ctx context.Context) error { return write(ctx, client, key) }, close: func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			_ = client.Del(ctx, key, key+"/guard").Err() // if it fails, the next measurement uses them again
@@ -73,10 +73,10 @@ func inMongo(ctx context.Context, cfg Config, first func(context.Context, *mongo
 		closeClient()
 		return subject{}, err
 	}
-	return subject{func(ctx context.Context) error {
+	return subject{once: func(ctx context.Context) error {
 		_, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) { return nil, first(ctx, guards) })
 		return err
-	}, func() {
+	}, close: func() {
 		session.EndSession(context.WithoutCancel(ctx))
 		closeClient()
 	}}, nil

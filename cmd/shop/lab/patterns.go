@@ -2,11 +2,13 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,32 +34,50 @@ func (l *Lab) patternsPage(w http.ResponseWriter, _ *http.Request) {
 }
 
 // renderPatterns renders the page without its title. Each row of a table of patterns gets one more cell, for the
-// measurement of this row.
-func renderPatterns(source []byte, list []measurement, links sourceLinks) (template.HTML, error) {
+// measurement of this row, or the reason why it has none.
+func renderPatterns(source []byte, list []measurement, reasons map[string]string, links sourceLinks) (template.HTML, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(links, 1))))
 	doc := markdown.Parser().Parse(text.NewReader(source))
 	doc.RemoveChild(doc, doc.FirstChild())
-	left := map[string]string{} // row → measurement
+	left := figures{map[string]string{}, maps.Clone(reasons)}
 	for _, m := range list {
-		left[m.Row] = m.Name
+		left.names[m.Row] = m.Name
 	}
 	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
 		if t, ok := n.(*table.Table); ok {
-			prepareTable(t, source, left)
+			if err := prepareTable(t, source, left); err != nil {
+				return "", err
+			}
 		}
 	}
-	if len(left) > 0 {
-		return "", fmt.Errorf("docs/patterns.md has no row for the measurements %v", left)
+	if len(left.names)+len(left.reasons) > 0 {
+		return "", fmt.Errorf("docs/patterns.md has no row for the measurements %v and the reasons %v", left.names, left.reasons)
 	}
 	var b bytes.Buffer
 	err := markdown.Renderer().Render(&b, source, doc)
 	return template.HTML(b.String()), err // the text is of this repository, and goldmark omits raw HTML
 }
 
+// figures are what the rows of the tables of patterns have, by row: the name of a measurement, or the reason why there is none.
+type figures struct{ names, reasons map[string]string }
+
+// take returns what a row has, and deletes it. The row has a number, which may be "", and a pattern.
+func (f figures) take(row []string) (name, reason string, err error) {
+	for _, key := range row {
+		name, reason = cmp.Or(name, f.names[key]), cmp.Or(reason, f.reasons[key])
+		delete(f.names, key)
+		delete(f.reasons, key)
+	}
+	if (name == "") == (reason == "") {
+		err = fmt.Errorf("docs/patterns.md, row %q: measurement %q and reason %q, want one of them", row, name, reason)
+	}
+	return name, reason, err
+}
+
 // prepareTable labels the cells of a table with its headings, for narrow screens, and adds the cells of measurements.
-// It deletes from left what it has added.
-func prepareTable(t *table.Table, source []byte, left map[string]string) {
+// It takes from left what it has added.
+func prepareTable(t *table.Table, source []byte, left figures) error {
 	var labels []string
 	for cell := t.FirstChild().FirstChild(); cell != nil; cell = cell.NextSibling() {
 		labels = append(labels, plain(cell, source))
@@ -82,15 +102,20 @@ func prepareTable(t *table.Table, source []byte, left map[string]string) {
 		if patterns {
 			cell := table.NewTableCell()
 			cell.SetAttributeString("data-label", []byte("on this machine"))
-			for _, name := range names {
-				if m, ok := left[name]; ok {
-					cell.SetAttributeString("data-measure", []byte(m))
-					delete(left, name)
-				}
+			name, reason, err := left.take(names)
+			if err != nil {
+				return err
+			}
+			if name != "" {
+				cell.SetAttributeString("data-measure", []byte(name))
+			} else {
+				cell.SetAttributeString("class", []byte("unmeasured"))
+				cell.AppendChild(cell, ast.NewString([]byte(reason)))
 			}
 			row.AppendChild(row, cell)
 		}
 	}
+	return nil
 }
 
 // plain is the text of a node.

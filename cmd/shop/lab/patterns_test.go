@@ -3,9 +3,11 @@ package lab
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +38,11 @@ func dropPatterns(t *testing.T, databaseURL string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	schema := pgx.Identifier{conn.Config().RuntimeParams["search_path"] + "_patterns"}.Sanitize()
-	if _, err := conn.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
-		t.Error(err)
+	for _, name := range []string{"_patterns", "_patterns_transfer"} {
+		schema := pgx.Identifier{conn.Config().RuntimeParams["search_path"] + name}.Sanitize()
+		if _, err := conn.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -65,11 +69,30 @@ func TestPatterns_ThePageIsTheDocumentAndEachMeasurementHasItsRow(t *testing.T) 
 	}
 }
 
-func TestRenderPatterns_AMeasurementWithoutItsRowIsAnError(t *testing.T) {
+// Each row has a measurement, or a reason why there is none, and never both.
+func TestRenderPatterns_ARowWithoutEitherOrWithBothIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := renderPatterns(docs.Patterns, []measurement{{Name: "row", Row: "A6"}, {Name: "lost", Row: "Z9"}}, sourceLinks{})
-	if err == nil || !strings.Contains(err.Error(), "Z9") || strings.Contains(err.Error(), "A6") {
-		t.Errorf("got %v", err)
+	if _, err := renderPatterns(docs.Patterns, measurements, unmeasured, sourceLinks{}); err != nil {
+		t.Fatal(err)
+	}
+	without, both := maps.Clone(unmeasured), maps.Clone(unmeasured)
+	delete(without, "C11")
+	both["A6"] = "…"
+	nowhere, late := maps.Clone(unmeasured), append(slices.Clone(measurements), measurement{Name: "lost", Row: "Z9"})
+	nowhere["Z8"] = "…"
+	for want, wrong := range map[string]struct {
+		list    []measurement
+		reasons map[string]string
+	}{
+		"C11": {measurements, without},
+		"A6":  {measurements, both},
+		"Z8":  {measurements, nowhere},
+		"Z9":  {late, unmeasured},
+		"A1":  {nil, unmeasured},
+	} {
+		if _, err := renderPatterns(docs.Patterns, wrong.list, wrong.reasons, sourceLinks{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", want, err)
+		}
 	}
 }
 

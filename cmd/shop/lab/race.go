@@ -25,6 +25,7 @@ type Config struct {
 	EtcdTLS       *tls.Config // nil: no certificate
 	MongoURL      string      // "": no race of wallets, and MongoDB is not measured
 	LockPrefix    string      // of the names in Redis and etcd
+	KillRedis     bool        // allows the fault Kill, which ends the server at RedisURL
 	Shop          Shop
 	Sources       fs.FS // the files of the repository; nil: the page of patterns has paths instead of links
 	Log           *slog.Logger
@@ -55,6 +56,7 @@ type Result struct {
 	Command string    `json:"command"`
 	Started time.Time `json:"started"`
 	Lanes   []Lane    `json:"lanes"`
+	Error   string    `json:"error,omitempty"` // of the fault: the verdicts stand all the same
 }
 
 // Race is a race that is about to run.
@@ -64,13 +66,14 @@ type Race struct {
 	locks    *pglock.SessionStore
 	lease    locking.Lease // excludes other races
 	lanes    []*lane
+	killer   *killer // nil without the fault Kill
 }
 
 // Open makes the tables of a race and connects its replicas. It returns an error that matches ErrSettings, or
 // ErrRunning, or names what is missing.
 func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
 	s = s.WithDefaults()
-	if err := s.Validate(); err != nil {
+	if err := errors.Join(s.Validate(), cfg.allows(s)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTime)
@@ -92,11 +95,22 @@ func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
 		}
 		r.lanes = append(r.lanes, l)
 	}
+	if s.Fault == Kill {
+		if r.killer, err = newKiller(cfg); err != nil {
+			return nil, err
+		}
+		for _, l := range r.lanes {
+			l.killer, r.killer.records = r.killer, append(r.killer.records, l.record)
+		}
+	}
 	return r, nil
 }
 
 // Close closes all connections. The tables stay, to be inspected.
 func (r *Race) Close() {
+	if r.killer != nil {
+		r.killer.close()
+	}
 	for _, l := range r.lanes {
 		l.close()
 	}
@@ -156,6 +170,11 @@ func (r *Race) Run(ctx context.Context, watch func(Progress)) (*Result, error) {
 		})
 	}
 	lanes.Wait()
+	if r.killer != nil {
+		if err := r.killer.wait(); err != nil {
+			result.Error = err.Error()
+		}
+	}
 	return result, errors.Join(errs...)
 }
 

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,10 @@ import (
 //	resumed    … and goes on
 //	dropped    its lock was deleted in the lock store (fault Drop)
 //	cut        all connections to what grants the locks were cut (fault Cut)
+//	killed     it has the server of the locks killed (fault Kill)
+//	gone       it held a lock when the server was killed, and the server came back without it
+//	down       the server of the locks was killed, by this lane or another: of no attempt
+//	back       … and is back, with its data or without it, as Note says: of no attempt
 //	stale      PostgreSQL refused its fence, in its answer or of a message that arrived late
 //	done       its answer: it had an effect
 //	refused    its answer: it has none, finally, as "out of stock"
@@ -29,7 +34,7 @@ import (
 //	unknown    its answer: an error, in Note, after which it may be written; the client sends the key again
 type Event struct {
 	At      float64       `json:"t"` // milliseconds since the start
-	Attempt int           `json:"n"` // from 1; of combined also its batches
+	Attempt int           `json:"n"` // from 1; of combined also its batches; 0 of no attempt
 	Kind    string        `json:"kind"`
 	Replica int           `json:"replica,omitempty"`
 	Client  int           `json:"client,omitempty"`
@@ -68,6 +73,7 @@ type record struct {
 	batches   int
 	current   map[int]int    // client → its last attempt
 	owners    map[string]int // owner of a lease → its attempt
+	holding   map[int]bool   // attempts that hold a lease, as far as they know
 	latencies []float64
 	waits     []float64
 	sample    Sample // the counters
@@ -80,7 +86,7 @@ type attempt struct {
 }
 
 func newRecord(start time.Time) *record {
-	return &record{start: start, owners: map[string]int{}, current: map[int]int{}}
+	return &record{start: start, owners: map[string]int{}, holding: map[int]bool{}, current: map[int]int{}}
 }
 
 // begin numbers an attempt of a client to have a request done.
@@ -132,7 +138,7 @@ func (r *record) add(e Event) {
 		r.sample.Lost++
 	case "stale":
 		r.sample.Stale++
-	case "paused", "dropped", "cut":
+	case "paused", "dropped", "cut", "killed":
 		r.sample.Faults++
 	}
 	if len(r.events) < eventsMax {
@@ -165,6 +171,9 @@ func (r *record) observe(e locking.Event) {
 		r.sample.Busy++
 	case locking.Acquired:
 		r.waits = append(r.waits, milliseconds(e.Wait))
+		r.holding[attempt] = true
+	case locking.Released, locking.Lost, locking.Left:
+		delete(r.holding, attempt)
 	}
 	r.mu.Unlock()
 	switch e.Kind {
@@ -174,6 +183,25 @@ func (r *record) observe(e locking.Event) {
 			event.Note = e.Err.Error()
 		}
 		r.add(event)
+	}
+}
+
+// holders returns the attempts that hold a lease, as far as they know.
+func (r *record) holders() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.holding))
+}
+
+// back notes that the server of the locks is back, and which attempts have lost their locks.
+func (r *record) back(kept bool, holders []int) {
+	if kept {
+		r.add(Event{Kind: "back", Note: "with its data"})
+		return
+	}
+	r.add(Event{Kind: "back", Note: "without its data"})
+	for _, attempt := range holders {
+		r.add(Event{Attempt: attempt, Kind: "gone"})
 	}
 }
 

@@ -31,7 +31,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 const (
 	runsKept    = 8
 	bodyMax     = 4 << 10
-	streamLimit = raceTime + 10*time.Second
+	streamLimit = raceTime + backTime + 10*time.Second
 )
 
 // Lab serves the pages. It is an http.Handler for the paths for which Serves returns true.
@@ -57,7 +57,7 @@ func New(cfg Config) *Lab {
 	l := &Lab{cfg: cfg, feed: shopFeed{windows: make(chan struct{}, windowsMax)}, measureTime: measureTime}
 	l.life, l.stop = context.WithCancel(context.Background())
 	l.patterns = sync.OnceValues(func() (template.HTML, error) {
-		return renderPatterns(docs.Patterns, measurements, sourceLinks{served: cfg.Sources != nil})
+		return renderPatterns(docs.Patterns, measurements, unmeasured, sourceLinks{served: cfg.Sources != nil})
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
@@ -125,7 +125,7 @@ func (l *Lab) Close() {
 
 func (l *Lab) page(w http.ResponseWriter, _ *http.Request) {
 	l.render(w, "page.html", map[string]any{
-		"Flows": flows, "ClientsMin": clientsMin, "ClientsMax": clientsMax, "SizeMin": sizeMin, "SizeMax": sizeMax,
+		"Flows": l.cfg.offers(), "ClientsMin": clientsMin, "ClientsMax": clientsMax, "SizeMin": sizeMin, "SizeMax": sizeMax,
 	})
 }
 

@@ -15,6 +15,7 @@ const (
 	Pause   Fault = "pause"
 	Drop    Fault = "drop"
 	Cut     Fault = "cut"
+	Kill    Fault = "kill"
 )
 
 // Settings of a race. The zero value of each but Seed stands for the default of the flow.
@@ -87,7 +88,7 @@ func (s Settings) Validate() error {
 		}
 	}
 	if _, ok := f.Faults[s.Fault]; !ok && s.Fault != NoFault {
-		wrong("no fault %q; there are %s", s.Fault, strings.Join(f.faultNames(), ", "))
+		wrong("no fault %q of the flow %s; there are %s", s.Fault, f.Name, strings.Join(f.faultNames(), ", "))
 	}
 	return errors.Join(errs...)
 }
@@ -96,7 +97,11 @@ func (s Settings) Validate() error {
 func (s Settings) Command() string {
 	s = s.WithDefaults()
 	var b strings.Builder
-	fmt.Fprintf(&b, "bin/local exec -- bin/shop race --flow %s --seed %d", s.Flow, s.Seed)
+	servers := ""
+	if s.Fault == Kill { // a Redis that keeps no locks, and that is started again
+		servers = " --servers postgres,redis-memory --restart redis-memory"
+	}
+	fmt.Fprintf(&b, "bin/local exec%s -- bin/shop race --flow %s --seed %d", servers, s.Flow, s.Seed)
 	for _, name := range s.Strategies {
 		fmt.Fprintf(&b, " --strategy %s", name)
 	}
@@ -120,7 +125,7 @@ func (f *flow) strategyNames() (list []string) {
 
 func (f *flow) faultNames() []string {
 	list := []string{string(NoFault)}
-	for _, fault := range []Fault{Pause, Drop, Cut} {
+	for _, fault := range []Fault{Pause, Drop, Cut, Kill} {
 		if _, has := f.Faults[fault]; has {
 			list = append(list, string(fault))
 		}

@@ -28,6 +28,7 @@ var stockFlow = &flow{
 		Pause: "Twice, the replica of a holder stops for longer than the lock's TTL, after it has read the stock. A holder that looks at its lease before COMMIT writes nothing.",
 		Drop:  "For about every fourth purchase, the key of its lock is deleted in Redis after it has read the stock. The holder is not told. Without a lock in Redis there is nothing to drop.",
 		Cut:   "Twice, all connections to Redis are cut, and refused for a second, as if Redis were killed. Without a lock in Redis there is nothing to cut.",
+		Kill:  "Once, a purchase that has read the stock kills the Redis server, for both strategies, and goes on when the server is back. A server that keeps no data comes back without the locks, and their holders are not told at once.",
 	},
 	Default:    Settings{Strategies: []string{"naive", "redis+row"}, Clients: 32, Size: 100, Fault: NoFault},
 	Invariants: inventory.Invariants.Invariants,
@@ -35,7 +36,10 @@ var stockFlow = &flow{
 	open: openStock,
 }
 
-const redisTTL = 1500 * time.Millisecond
+const (
+	redisTTL = 1500 * time.Millisecond
+	killTTL  = 3 * time.Second // a holder renews its lease, and learns that it is lost, after a third of it
+)
 
 // stock is the scene of stockFlow.
 type stock struct {
@@ -73,14 +77,18 @@ func (s *stock) replica(ctx context.Context, r *replica) (act, error) {
 		return nil, err
 	}
 	s.lane.onClose(pool.Close)
-	client, err := redislock.Connect(s.RedisURL, redisTTL)
+	ttl := redisTTL
+	if s.lane.settings.Fault == Kill {
+		ttl = killTTL
+	}
+	client, err := redislock.Connect(s.RedisURL, ttl)
 	if err != nil {
 		return nil, err
 	}
 	s.lane.onClose(func() { _ = client.Close() })
 	client.AddHook(&r.locks)
 	prefix := s.LockPrefix + s.name
-	store, err := redislock.NewWaiter(client, redisTTL, redislock.Options{Prefix: prefix})
+	store, err := redislock.NewWaiter(client, ttl, redislock.Options{Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type run struct {
 
 // message is one server-sent event.
 type message struct {
-	kind string // progress, verdict, or failed
+	kind string // progress, outage, verdict, or failed
 	data []byte
 }
 
@@ -42,6 +42,9 @@ func (r *run) end(result *Result, err error) {
 		verdicts := make([]Verdict, len(result.Lanes))
 		for n, l := range result.Lanes {
 			verdicts[n] = l.Verdict
+		}
+		if result.Error != "" {
+			r.send("outage", map[string]string{"error": result.Error})
 		}
 		r.send("verdict", verdicts)
 	}

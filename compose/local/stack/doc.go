@@ -27,7 +27,7 @@
 //	                reaper
 //
 // The supervisor is the parent of all servers. It executes requests from a unix
-// socket in the stack's folder (open, start, stop, kill, pause, resume, adopt). It
+// socket in the stack's folder (open, start, stop, kill, pause, resume, keep, adopt). It
 // has no clean-up code: it exits when the other end of the parent pipe closes,
 // which happens however exec ends. The reaper waits until the supervisor exits,
 // reads the journal, kills every process in it, and removes the folder. A normal
@@ -52,6 +52,7 @@
 //	supervisor and reaper      kernel: PR_SET_PDEATHSIG (Linux)    servers end; the next command removes the folder
 //	a whole tree, by parent    the supervisor is not in the tree   reaper ends all
 //	a server, not on request   exec: Died returns                  exec names it and ends all; up: Down in status
+//	a server that is kept      supervisor: it has ended            started again: same port, its data if it has any on disk
 //	a paused server            SIGCONT first, then SIGQUIT or SIGKILL
 //	the installer              apt continues; its policy file removes itself
 //

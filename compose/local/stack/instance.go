@@ -42,6 +42,7 @@ type instance struct {
 	mu       sync.Mutex    // guards First, State, and what follows
 	exited   chan struct{} // closed when cmd.Wait has returned
 	expected bool          // the server is expected to run: if it ends, it died
+	kept     bool          // then it is started again
 }
 
 // States of a server.
@@ -202,6 +203,10 @@ func (r record) family() []process { return family(r.First, realPath(r.Program),
 func (i *instance) start(ctx context.Context) error {
 	i.op.Lock()
 	defer i.op.Unlock()
+	return i.startNow(ctx)
+}
+
+func (i *instance) startNow(ctx context.Context) error {
 	if state := i.snapshot().State; state != Down {
 		return fmt.Errorf("it is already %s", state)
 	}
@@ -336,17 +341,22 @@ func (i *instance) expect(running bool) {
 	i.expected = running
 }
 
-// death reports how a server died that is expected to run. It returns "" while it runs.
+// death reports how a server died that is expected to run. It returns "" while it runs, or is kept.
 func (i *instance) death() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.expected {
+	if i.kept || !i.died() {
 		return ""
 	}
+	return fmt.Sprintf("%s; last log lines:\n%s", i.cmd.ProcessState, i.lastLog())
+}
+
+// died is called with mu held.
+func (i *instance) died() bool {
 	select {
 	case <-i.exited:
-		return fmt.Sprintf("%s; last log lines:\n%s", i.cmd.ProcessState, i.lastLog())
+		return i.expected
 	default:
-		return ""
+		return false
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,22 +13,28 @@ import (
 
 // Redis with the append-only file synced at each write: an acknowledged write
 // survives SIGKILL.
-var _ = register(kind{
-	name:     "redis",
-	variable: "SHOP_REDIS_URL",
-	users:    []string{"redis", "nobody"},
-	program:  program{file: "redis-server", apt: "redis-server", brew: "redis"},
-	argv: func(i *instance) []string {
-		return []string{
-			"--bind", "127.0.0.1", "--port", strconv.Itoa(i.Ports[0]), "--dir", i.Dir,
-			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
-		}
-	},
-	ready: func(ctx context.Context, i *instance) error { return redisInfo(ctx, i.addr(), i.snapshot().First.PID) },
-	url:   func(i *instance) string { return "redis://" + i.addr() + "/0" },
-	stop:  syscall.SIGTERM,
-	quick: syscall.SIGKILL,
-})
+var _ = register(redisKind("redis", "--appendonly", "yes", "--appendfsync", "always"))
+
+// Redis without a file: started again, it is empty.
+var _ = register(redisKind("redis-memory", "--appendonly", "no"))
+
+func redisKind(name string, data ...string) kind {
+	return kind{
+		name:     name,
+		variable: "SHOP_REDIS_URL",
+		byName:   name != "redis",
+		users:    []string{"redis", "nobody"},
+		program:  program{file: "redis-server", apt: "redis-server", brew: "redis"},
+		argv: func(i *instance) []string {
+			listen := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(i.Ports[0]), "--dir", i.Dir}
+			return slices.Concat(listen, data, []string{"--save", "", "--daemonize", "no"})
+		},
+		ready: func(ctx context.Context, i *instance) error { return redisInfo(ctx, i.addr(), i.snapshot().First.PID) },
+		url:   func(i *instance) string { return "redis://" + i.addr() + "/0" },
+		stop:  syscall.SIGTERM,
+		quick: syscall.SIGKILL,
+	}
+}
 
 // redisInfo checks that Redis has loaded its data and that its pid is pid. A Redis
 // that is loading its file replies LOADING; a foreign Redis has another pid.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
 
 	"shop/compose/local/stack"
@@ -52,6 +53,41 @@ func TestServer_KeepsItsDataThroughEveryEnd(t *testing.T) {
 			if err := srv.Start(t.Context()); err == nil {
 				t.Fatal("Start of a running server succeeded")
 			}
+		})
+	}
+}
+
+// With a file Redis comes back with its data, without one it comes back empty.
+func TestServer_AKeptOneIsStartedAgainUnlessItIsStoppedOnRequest(t *testing.T) {
+	t.Parallel()
+	s := open(t, "redis", "redis-memory")
+	for kind, kept := range map[string]bool{"redis": true, "redis-memory": false} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			srv, client := server(t, s, kind), redis.NewClient(&redis.Options{Addr: server(t, s, kind).Addr, MaxRetries: -1})
+			defer client.Close()
+			must(t, "Keep", srv.Keep(t.Context()))
+			for range 2 { // it dies again
+				must(t, "write", client.Set(t.Context(), "k", "v", 0).Err())
+				first := server(t, s, kind).PID
+				must(t, "SIGKILL", syscall.Kill(first, syscall.SIGKILL))
+				var found int64
+				eventually(t, "it answers again, in another process", func() bool {
+					now := server(t, s, kind)
+					n, err := client.Exists(t.Context(), "k").Result()
+					found = n
+					return err == nil && now.PID != first && now.Addr == srv.Addr
+				})
+				if (found == 1) != kept {
+					t.Errorf("%d keys after it came back", found)
+				}
+			}
+			must(t, "Kill", srv.Kill(t.Context()))
+			time.Sleep(200 * time.Millisecond) // as long as several starts take
+			if now := server(t, s, kind); now.State != stack.Down || now.Death != "" {
+				t.Errorf("killed on request, it is %s %s", now.State, now.Death)
+			}
+			must(t, "Start", srv.Start(t.Context()))
 		})
 	}
 }

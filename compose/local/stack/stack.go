@@ -287,6 +287,10 @@ func (s *Server) Resume(ctx context.Context) error { return s.command(ctx, "resu
 // and data, and returns when it has answered a query.
 func (s *Server) Start(ctx context.Context) error { return s.command(ctx, "start") }
 
+// Keep lets the supervisor start the server again, with the same port and data, whenever it ends that no request has
+// stopped or killed it. Died reports it only if it does not start again.
+func (s *Server) Keep(ctx context.Context) error { return s.command(ctx, "keep") }
+
 func (s *Server) command(ctx context.Context, op string) error {
 	now, err := call(ctx, s.dir, request{Op: op, Name: s.Name})
 	if err == nil && len(now) == 1 {

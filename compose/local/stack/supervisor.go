@@ -137,6 +137,8 @@ func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
 		err = i.pause()
 	case "resume":
 		err = i.resume()
+	case "keep":
+		err = s.keep(i)
 	default:
 		err = fmt.Errorf("unknown operation %q", req.Op)
 	}
