@@ -38,7 +38,7 @@ func (s *Service) readUnderLock(ctx context.Context, tx *pgtx.Tx, p *purchase, g
 	// A separate statement after the lock: a statement takes its snapshot when it
 	// starts, so one that waited for the lock would read stale data.
 	items, err := pgtx.Select[item](ctx, tx, `
-		SELECT sku, price, currency, stock, version, now()
+		SELECT sku, price, currency, stock, version, client_max, now()
 		FROM products
 		WHERE sku = ANY($1)`, p.skus)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Service) readUnderLock(ctx context.Context, tx *pgtx.Tx, p *purchase, g
 		return Reply{}, err
 	}
 	p.take(tx)
-	return s.record(tx, p, order)
+	return s.record(ctx, tx, p, items, order)
 }
 
 // lockKeys returns the lock numbers of the skus, each once and sorted by number: two skus

@@ -24,7 +24,7 @@ func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 				SET stock = stock - $2, version = version + 1
 				WHERE sku = $1
 				AND stock >= $2
-				RETURNING sku, price, currency, stock, version, now()`, l.SKU, l.Quantity)
+				RETURNING sku, price, currency, stock, version, client_max, now()`, l.SKU, l.Quantity)
 		}
 		if err := tx.Flush(ctx); err != nil {
 			return Reply{}, err
@@ -43,7 +43,7 @@ func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 		if err != nil {
 			return Reply{}, err
 		}
-		return s.record(tx, p, order)
+		return s.record(ctx, tx, p, taken, order)
 	})
 }
 
@@ -51,7 +51,7 @@ func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 // its stock too low.
 func (p *purchase) explainMiss(ctx context.Context, tx *pgtx.Tx, taken []item) error {
 	rest, err := pgtx.Select[item](ctx, tx, `
-		SELECT sku, price, currency, stock, version, now()
+		SELECT sku, price, currency, stock, version, client_max, now()
 		FROM products
 		WHERE sku = ANY($1)`, p.skus)
 	if err != nil {

@@ -109,7 +109,7 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 	var items *[]item
 	results, err := s.db.RunAll(ctx, together, requests, func(tx *pgtx.Tx) {
 		items = pgtx.Query[item](tx, `
-			SELECT sku, price, currency, stock, version, now()
+			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products
 			WHERE sku = $1
 			FOR UPDATE`, batch[0].skus[0])
@@ -117,8 +117,13 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 		if err := tx.Step(ctx, AfterGuard); err != nil {
 			return nil, err
 		}
-		made, sold := s.decideAll(batch, open, *items)
+		limits, err := readLimits(ctx, tx, *items, batch...)
+		if err != nil {
+			return nil, err
+		}
+		made, sold := s.decideAll(batch, open, *items, limits)
 		recordAll(tx, sold)
+		limits.record(tx)
 		return made, nil
 	})
 	answers := make([]combine.Result[Reply], len(batch))
@@ -140,22 +145,26 @@ type sale struct {
 	order Order
 }
 
-// decideAll decides the open purchases in their order, each with the stock that those before it left.
-func (s *Service) decideAll(batch []*purchase, open []int, items []item) (made []pgtx.Result, sold []sale) {
+// decideAll decides the open purchases in their order, each with the stock and the limits that those before it left.
+func (s *Service) decideAll(batch []*purchase, open []int, items []item, limits limits) (made []pgtx.Result, sold []sale) {
 	made = make([]pgtx.Result, len(open))
 	for i, n := range open {
 		p := batch[n]
 		order, err := p.decide(items)
+		if err == nil {
+			err = limits.check(p)
+		}
 		switch {
 		case err == nil:
 			made[i].Reply, made[i].Err = s.cfg.Encode(order, nil)
-		case errors.Is(err, ErrOutOfStock):
+		case errors.Is(err, ErrOutOfStock), errors.Is(err, ErrPurchaseLimit):
 			made[i].Reply, made[i].Err = s.cfg.Encode(Order{}, err)
 		default:
 			made[i].Err = err
 		}
 		if err == nil && made[i].Err == nil {
 			items[0].Stock -= p.lines[0].Quantity
+			limits.take(p)
 			sold = append(sold, sale{p, order})
 		}
 	}

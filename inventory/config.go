@@ -31,7 +31,7 @@ type Config struct {
 // New validates cfg and returns a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {
 	db, err := pgtx.New(pgtx.Config{
-		Pool: cfg.Pool, Guards: []string{"products_stock_check"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
+		Pool: cfg.Pool, Guards: []string{"products_stock_check", "purchased_within_limit"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
@@ -72,7 +72,7 @@ type EventKind = pgtx.Event
 
 // The kinds of event.
 const (
-	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0), the last line of defence, refused a write
+	GuardTripped           = pgtx.GuardTripped // a CHECK of the stock or of a purchase limit, the last line of defence, refused a write
 	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, busy advisory lock …
 	Ambiguous              = pgtx.Ambiguous    // a COMMIT was sent and not answered
 	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key

@@ -23,6 +23,7 @@
 //	stock = opening − sold + cancelled ≥ 0, for every product, after every commit
 //	one key of one client, while it is kept = at most one effect, and one reply, byte for byte
 //	an order has all its lines, or does not exist; its stock is returned at most once
+//	the units of one client in confirmed orders ≤ Product.ClientMax, if the product has such a limit
 //
 // # The order of locks
 //
@@ -31,7 +32,8 @@
 //
 //	1  the lock store's keys            all or none, by sku
 //	2  advisory locks                   by their number
-//	3  rows of products                 by sku, in byte order: the order of Go strings and of COLLATE "C"
+//	3  rows of products                 by sku, in byte order: the order of Go strings and of COLLATE "C". The rows of
+//	                                    purchased, which count for a limit, are written under the row of their product
 //	4  the row of the order             Cancel only
 //	5  the idempotency key              its INSERT waits for a transaction that inserts the same key
 //
@@ -90,7 +92,7 @@
 //
 // # What the caller gets
 //
-//	Reply, nil error          stored: the order, or the refusal (ErrOutOfStock, ErrAlreadyCancelled), as encoded by Encode
+//	Reply, nil error          stored: the order, or the refusal (ErrOutOfStock, ErrPurchaseLimit, ErrAlreadyCancelled), as encoded by Encode
 //	ErrInvalid, ErrNotFound   not stored; a retry fails again if nothing changes. So does idempotency.ErrKey
 //	idempotency.ErrKeyReused  not stored; the key belongs to another request, of this package or of
 //	                          another one: all packages share the pgtx table of their database

@@ -11,6 +11,7 @@
 --
 -- invariant: S1 stock-balance: the stock is what was put there minus what was bought, by order lines and by movements
 -- invariant: I-WHOLE whole-orders: an order has all its lines or does not exist
+-- invariant: I-MAX purchase-limits: no client has more units of a product in confirmed orders than its limit allowed
 
 -- name: S1 lines
 -- finds: product whose stock is not what was put there minus what was bought
@@ -62,6 +63,19 @@ FROM orders o
 LEFT JOIN order_lines l ON l.order_id = o.id
 GROUP BY o.id
 HAVING o.total <> COALESCE(sum(l.quantity * l.unit_price), -1);
+
+-- name: I-MAX
+-- finds: client whose units of a product with a limit are not those counted, or too many
+SELECT sku || ' ' || client_id
+FROM (SELECT l.sku, o.client_id, sum(l.quantity) AS units
+      FROM order_lines l
+      JOIN orders o ON o.id = l.order_id
+      JOIN products p ON p.sku = l.sku
+      WHERE o.status = 'confirmed' AND p.client_max IS NOT NULL
+      GROUP BY l.sku, o.client_id) bought
+FULL JOIN purchased USING (sku, client_id)
+WHERE COALESCE(purchased.units, 0) <> COALESCE(bought.units, 0)
+   OR purchased.units > purchased.client_max;
 
 -- name: I-ONCE orders
 -- finds: key that made another order while its answer was kept

@@ -61,6 +61,7 @@ type Encode func(Order, error) (Reply, error)
 // Errors after which certainly nothing changed.
 var (
 	ErrOutOfStock       = errors.New("inventory: out of stock")            // stored under the key
+	ErrPurchaseLimit    = errors.New("inventory: purchase limit reached")  // stored under the key
 	ErrAlreadyCancelled = errors.New("inventory: order already cancelled") // stored under the key
 	ErrNotFound         = errors.New("inventory: not found")
 	ErrInvalid          = errors.New("inventory: invalid request")
@@ -153,12 +154,11 @@ func (s *Service) step(ctx context.Context, step Step, strategy string) error {
 	return context.Cause(ctx)
 }
 
-// run runs body in a transaction. A final refusal is stored under the key, without
-// holding the row locks.
+// run runs body in a transaction. A final refusal is stored under the key, without holding the row locks.
 func (s *Service) run(ctx context.Context, op *pgtx.Op, body pgtx.Body) (Reply, error) {
 	return s.db.Run(ctx, op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		reply, err := body(ctx, tx)
-		if !errors.Is(err, ErrOutOfStock) && !errors.Is(err, ErrAlreadyCancelled) {
+		if !errors.Is(err, ErrOutOfStock) && !errors.Is(err, ErrPurchaseLimit) && !errors.Is(err, ErrAlreadyCancelled) {
 			return reply, err
 		}
 		if reply, err = s.cfg.Encode(Order{}, err); err != nil {

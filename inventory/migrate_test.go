@@ -35,6 +35,10 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 			DELETE FROM idempotency_keys;
 			DROP TABLE daily_sales, roll_ups;
 			DROP INDEX stock_movements_time;
+			DROP TRIGGER count_purchased ON products;
+			DROP FUNCTION count_purchased;
+			DROP TABLE purchased;
+			ALTER TABLE products DROP client_max;
 			DELETE FROM inventory_goose_version WHERE version_id > 1`)
 		if collides {
 			s.Exec(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 201, 'a transfer')`, shared.Client, shared.Key, bytes.Repeat([]byte{1}, 32))

@@ -15,7 +15,7 @@ import (
 func (s *Service) naive(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		items, order, err := p.readAndDecide(ctx, tx, `
-			SELECT sku, price, currency, stock, version, now()
+			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products
 			WHERE sku = ANY($1)`) // no lock: another purchase may change the rows at once
 		if err != nil {
@@ -29,6 +29,6 @@ func (s *Service) naive(ctx context.Context, p *purchase) (Reply, error) {
 				WHERE sku = $1`, l.SKU, find(items, l.SKU).Stock-l.Quantity)
 		}
 		tx.KeyHere()
-		return s.record(tx, p, order)
+		return s.record(ctx, tx, p, items, order)
 	})
 }

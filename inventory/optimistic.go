@@ -17,7 +17,7 @@ import (
 func (s *Service) optimistic(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		items, order, err := p.readAndDecide(ctx, tx, `
-			SELECT sku, price, currency, stock, version, now()
+			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products
 			WHERE sku = ANY($1)`)
 		if err != nil {
@@ -40,6 +40,6 @@ func (s *Service) optimistic(ctx context.Context, p *purchase) (Reply, error) {
 				return Reply{}, pgtx.ErrRetry
 			}
 		}
-		return s.record(tx, p, order)
+		return s.record(ctx, tx, p, items, order)
 	})
 }

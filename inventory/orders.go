@@ -148,4 +148,10 @@ func giveBack(tx *pgtx.Tx, id uuid.UUID) {
 		SELECT sku, 'cancel', quantity, order_id
 		FROM order_lines
 		WHERE order_id = $1`, id)
+	tx.Exec(`
+		UPDATE purchased b
+		SET units = b.units - l.quantity
+		FROM order_lines l
+		JOIN orders o ON o.id = l.order_id
+		WHERE o.id = $1 AND b.sku = l.sku AND b.client_id = o.client_id`, id) // no row for a product without a limit
 }

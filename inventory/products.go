@@ -11,11 +11,12 @@ import (
 
 // Product is a product and its stock. Price is in minor units of Currency (ISO 4217).
 type Product struct {
-	SKU      string
-	Name     string
-	Price    int64
-	Currency string
-	Stock    int64
+	SKU       string
+	Name      string
+	Price     int64
+	Currency  string
+	Stock     int64
+	ClientMax *int64 // how many units one client may have in confirmed orders; nil: no limit
 }
 
 // AddProduct creates a product with its opening stock. If the sku exists, nothing
@@ -29,12 +30,12 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 	// One statement, so that every product has its opening movement.
 	tag, err := s.cfg.Pool.Exec(ctx, `
 		WITH added AS (
-			INSERT INTO products (sku, name, price, currency, stock)
-			VALUES ($1, $2, $3, $4, $5)
+			INSERT INTO products (sku, name, price, currency, stock, client_max)
+			VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (sku) DO NOTHING
 			RETURNING sku, stock)
 		INSERT INTO stock_movements (sku, kind, quantity)
-		SELECT sku, 'opening', stock FROM added`, p.SKU, p.Name, p.Price, p.Currency, p.Stock)
+		SELECT sku, 'opening', stock FROM added`, p.SKU, p.Name, p.Price, p.Currency, p.Stock, p.ClientMax)
 	if err != nil {
 		return false, fmt.Errorf("inventory: add product %q: %w", p.SKU, invalidIfData(err))
 	}
@@ -43,7 +44,7 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 
 // Products lists all products, ordered by sku.
 func (s *Service) Products(ctx context.Context) ([]Product, error) {
-	products, err := s.products(ctx, `SELECT sku, name, price, currency, stock FROM products ORDER BY sku`)
+	products, err := s.products(ctx, `SELECT sku, name, price, currency, stock, client_max FROM products ORDER BY sku`)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: list products: %w", err)
 	}
@@ -55,7 +56,7 @@ func (s *Service) Product(ctx context.Context, sku string) (Product, error) {
 	if checkSKU(sku) != nil { // PostgreSQL would refuse the bytes
 		return Product{}, &UnknownSKUError{SKU: sku}
 	}
-	found, err := s.products(ctx, `SELECT sku, name, price, currency, stock FROM products WHERE sku = $1`, sku)
+	found, err := s.products(ctx, `SELECT sku, name, price, currency, stock, client_max FROM products WHERE sku = $1`, sku)
 	switch {
 	case err != nil:
 		return Product{}, fmt.Errorf("inventory: product %q: %w", sku, err)

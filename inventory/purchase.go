@@ -64,12 +64,13 @@ func checkSKU(sku string) error {
 
 // item is a product as a transaction reads it.
 type item struct {
-	SKU      string
-	Price    int64
-	Currency string
-	Stock    int64
-	Version  int64
-	At       time.Time // now(): the transaction's time, the same in all its statements
+	SKU       string
+	Price     int64
+	Currency  string
+	Stock     int64
+	Version   int64
+	ClientMax *int64    // how many units one client may have; nil: no limit
+	At        time.Time // now(): the transaction's time, the same in all its statements
 }
 
 // readAndDecide sends sql, which reads the products of the purchase, after all queued
@@ -130,9 +131,8 @@ func find(items []item, sku string) *item {
 	return nil
 }
 
-// take queues the write of the stock. The write is relative: whatever was read before,
-// it cannot undo what another purchase took, and CHECK (stock >= 0) refuses to
-// oversell. This is the last line of defence.
+// take queues the write of the stock. The write is relative: whatever was read before, it cannot undo what another
+// purchase took, and CHECK (stock >= 0) refuses to oversell. This is the last line of defence.
 func (p *purchase) take(tx *pgtx.Tx) {
 	for _, l := range p.lines {
 		tx.Exec(`
@@ -144,7 +144,10 @@ func (p *purchase) take(tx *pgtx.Tx) {
 }
 
 // record queues the order, its lines, and the movements. The reply is stored with the key.
-func (s *Service) record(tx *pgtx.Tx, p *purchase, order Order) (Reply, error) {
+func (s *Service) record(ctx context.Context, tx *pgtx.Tx, p *purchase, items []item, order Order) (Reply, error) {
+	if err := p.countLimited(ctx, tx, items); err != nil {
+		return Reply{}, err
+	}
 	tx.Exec(`
 		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
 		VALUES ($1, $2, $3, 'confirmed', $4, $5)`,

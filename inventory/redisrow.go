@@ -12,10 +12,9 @@ import (
 // redisRow takes a Redis lock, and then runs SELECT … FOR UPDATE in one transaction.
 // Right, and the default.
 //
-// The lock makes it fast, the database makes it right. Purchases of a hot product
-// wait for the Redis lock without a database connection, and few reach the row at once.
-// The row lock decides: if the Redis lock is lost, stolen or granted twice, two purchases
-// meet at the row, and one waits there.
+// The lock makes it fast, the database makes it right. Purchases of a hot product wait for the Redis lock without a
+// database connection, and few reach the row at once. The row lock decides: if the Redis lock is lost, stolen or granted
+// twice, two purchases meet at the row, and one waits there.
 //
 // So losing Redis costs speed, not stock: purchases go on with the row lock alone, a bounded number at once,
 // until Redis answers again. The same happens if another holder keeps the lock for all of MaxWait.

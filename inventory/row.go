@@ -8,17 +8,16 @@ import (
 
 // row runs SELECT … FOR UPDATE, and then writes. Safe without any other lock.
 //
-// The lock is the row itself. It cannot be lost: PostgreSQL holds it until the
-// transaction ends. The second buyer waits inside the SELECT, and then reads what
-// the first one committed.
+// The lock is the row itself. It cannot be lost: PostgreSQL holds it until the transaction ends. The second buyer waits
+// inside the SELECT, and then reads what the first one committed.
 func (s *Service) row(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		// PostgreSQL sorts before it locks, and the sort key never changes: all buyers
 		// lock in the same order and cannot deadlock. FOR UPDATE returns the newest
 		// committed version of each row, even after a wait. FOR NO KEY UPDATE would also
 		// be correct, and would not block foreign key checks on products.
-		_, order, err := p.readAndDecide(ctx, tx, `
-			SELECT sku, price, currency, stock, version, now()
+		items, order, err := p.readAndDecide(ctx, tx, `
+			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products
 			WHERE sku = ANY($1)
 			ORDER BY sku
@@ -27,6 +26,6 @@ func (s *Service) row(ctx context.Context, p *purchase) (Reply, error) {
 			return Reply{}, err
 		}
 		p.take(tx)
-		return s.record(tx, p, order)
+		return s.record(ctx, tx, p, items, order)
 	})
 }

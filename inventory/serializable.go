@@ -16,14 +16,14 @@ import (
 func (s *Service) serializable(ctx context.Context, p *purchase) (Reply, error) {
 	p.Begin = pgtx.BeginSerializable
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
-		_, order, err := p.readAndDecide(ctx, tx, `
-			SELECT sku, price, currency, stock, version, now()
+		items, order, err := p.readAndDecide(ctx, tx, `
+			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products
 			WHERE sku = ANY($1)`)
 		if err != nil {
 			return Reply{}, err
 		}
 		p.take(tx) // 40001 here, or at COMMIT
-		return s.record(tx, p, order)
+		return s.record(ctx, tx, p, items, order)
 	})
 }

@@ -252,7 +252,7 @@ func (a *app) close(log *slog.Logger) {
 func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	var ready, granted bool
 	err := pool.QueryRow(ctx, `
-		SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('roll_ups') IS NOT NULL AND to_regclass('accounts') IS NOT NULL,
+		SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('purchased') IS NOT NULL AND to_regclass('accounts') IS NOT NULL,
 		       coalesce(has_table_privilege(to_regclass('clients'), 'SELECT'), false)`).Scan(&ready, &granted)
 	switch {
 	case err == nil && !ready:

@@ -1,7 +1,7 @@
 -- What a role needs that serves, runs the batch and audits, and no more. It cannot alter a table or a
 -- trigger, nor change a client, an entry of the ledger or a movement of stock. shop migrate fills in the
 -- names of the role and of the schema.
-REVOKE ALL ON products, orders, order_lines, stock_movements, accounts, transfers, ledger_entries, fence_epochs,
+REVOKE ALL ON products, purchased, orders, order_lines, stock_movements, accounts, transfers, ledger_entries, fence_epochs,
     clients, idempotency_keys, roll_ups, daily_sales, locks FROM "server";
 REVOKE ALL ON SEQUENCE locks_fence FROM "server";
 REVOKE CREATE ON SCHEMA "schema" FROM "server";
@@ -10,7 +10,7 @@ GRANT USAGE ON SCHEMA "schema" TO "server";
 GRANT SELECT ON clients, fence_epochs TO "server";
 GRANT SELECT, UPDATE ON products, accounts TO "server"; -- SELECT … FOR UPDATE needs UPDATE
 GRANT SELECT, INSERT ON order_lines, stock_movements, ledger_entries TO "server";
-GRANT SELECT, INSERT, UPDATE ON orders, transfers TO "server";
+GRANT SELECT, INSERT, UPDATE ON purchased, orders, transfers TO "server";
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO "server";
 
 -- Of the batch: the sales of a day, under a lock of package pglock.

@@ -8,5 +8,5 @@ import (
 
 // archive empties the tables of purchases. The idempotency keys stay until they are purged.
 func archive(ctx context.Context, t *loadtest.Trial) error {
-	return t.ExecSQL(ctx, `TRUNCATE orders, order_lines, stock_movements, products; `+loadtest.AgeKeysSQL)
+	return t.ExecSQL(ctx, `TRUNCATE orders, order_lines, stock_movements, purchased, products; `+loadtest.AgeKeysSQL)
 }

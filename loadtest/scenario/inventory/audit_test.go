@@ -195,6 +195,10 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-WHOLE", name: "half an order", sql: `DELETE FROM order_lines WHERE order_id = '` + order2 + `' AND sku = 'cup'`, ids: []string{order2}},
 	{check: "I-WHOLE", name: "an order without lines", sql: `DELETE FROM order_lines WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-WHOLE", name: "a free order without lines", sql: `DELETE FROM order_lines WHERE order_id = '` + order1 + `'; UPDATE orders SET total = 0 WHERE id = '` + order1 + `'`, ids: []string{order1}},
+	{check: "I-MAX", name: "more than the limit", sql: `ALTER TABLE purchased DROP CONSTRAINT purchased_within_limit; UPDATE products SET client_max = 3 WHERE sku = 'cup'; UPDATE purchased SET client_max = 2`, ids: []string{"cup " + client}},
+	{check: "I-MAX", name: "bought, but not counted", sql: `UPDATE products SET client_max = 9 WHERE sku = 'cup'; DELETE FROM purchased`, ids: []string{"cup " + client}},
+	{check: "I-MAX", name: "cancelled, but still counted", sql: `UPDATE products SET client_max = 9 WHERE sku = 'plate'; UPDATE purchased SET units = 7`, ids: []string{"plate " + client}},
+	{check: "I-MAX", name: "counted, but never bought", sql: `UPDATE products SET client_max = 9 WHERE sku = 'bowl'; INSERT INTO purchased VALUES ('bowl', '` + client + `', 1, 9)`, ids: []string{"bowl " + client}},
 	{check: "I-ONCE orders", name: "two orders of one key", sql: `UPDATE orders SET idempotency_key = 'k1' WHERE id = '` + order2 + `'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE answers", name: "bought, but the stored answer is a refusal", sql: `UPDATE idempotency_keys SET status = 409 WHERE key = 'k2'`, ids: []string{client + " k2"}},
 	{check: "I-ONCE answers", name: "bought, but without a stored answer", sql: `DELETE FROM idempotency_keys WHERE key = 'k2'; UPDATE orders SET created_at = now() WHERE idempotency_key = 'k2'`, ids: []string{client + " k2"}},
@@ -326,7 +330,7 @@ func TestAuditInventory_IsZeroInACorrectShopAndCountsUnitsSoldTwice(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int64{"S1": 0, "I-WHOLE": 0, "I-ONCE": 0, "oversold": 0}, counts); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"S1": 0, "I-WHOLE": 0, "I-MAX": 0, "I-ONCE": 0, "oversold": 0}, counts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// 3 cups and 4 plates are bought. Of a stock of 1 cup and 3 plates, 2 + 1 are sold twice;
