@@ -69,6 +69,8 @@ func TestGrants_AreEnoughToServeAndTooFewToRewriteTheLedger(t *testing.T) {
 	id := func(status int, body string) string { return created(t, status, body) }
 	order, hold, expiring := id(p.buy("order")), id(p.pay("hold", pending)), id(p.pay("expiring", pending))
 	id(p.pay("payment"))
+	limited := id(p.send("POST", "/v1/orders", "limited", `{"lines":[{"sku":"ticket","quantity":4}]}`))
+	id(p.send("POST", "/v1/orders/"+limited+"/cancel", "cancel limited", ""))
 	for key, path := range map[string]string{"cancel": "/v1/orders/" + order + "/cancel", "post": "/v1/transfers/" + hold + "/post"} {
 		id(p.send("POST", path, key, ""))
 	}
@@ -91,7 +93,7 @@ func TestGrants_AreEnoughToServeAndTooFewToRewriteTheLedger(t *testing.T) {
 	for _, forbidden := range []string{
 		`UPDATE ledger_entries SET delta = 1`, `DELETE FROM ledger_entries`, `TRUNCATE ledger_entries`, `ALTER TABLE ledger_entries DISABLE TRIGGER ALL`,
 		`DROP TABLE ledger_entries`, `DROP FUNCTION ledger_is_append_only CASCADE`, `SET session_replication_role = replica`, `UPDATE stock_movements SET quantity = 1`,
-		`DELETE FROM orders`, `DELETE FROM transfers`, `DELETE FROM accounts`, `INSERT INTO accounts DEFAULT VALUES`, `DELETE FROM daily_sales`,
+		`DELETE FROM orders`, `DELETE FROM purchased`, `DELETE FROM transfers`, `DELETE FROM accounts`, `INSERT INTO accounts DEFAULT VALUES`, `DELETE FROM daily_sales`,
 		`UPDATE clients SET admin = true`, `INSERT INTO clients DEFAULT VALUES`, `DELETE FROM fence_epochs`, `CREATE TABLE mine (id int)`,
 	} {
 		_, err := conn.Exec(t.Context(), forbidden)

@@ -34,7 +34,7 @@ var (
 	demoProducts = []inventory.Product{
 		{SKU: "coffee", Name: "Coffee, 250 g", Price: 890, Currency: "EUR", Stock: 1000},
 		{SKU: "tea", Name: "Tea, 100 g", Price: 640, Currency: "EUR", Stock: 500},
-		{SKU: "ticket", Name: "Concert ticket", Price: 4900, Currency: "EUR", Stock: 50},
+		{SKU: "ticket", Name: "Concert ticket", Price: 4900, Currency: "EUR", Stock: 50, ClientMax: new(int64(4))},
 		{SKU: "last-one", Name: "The last one", Price: 9900, Currency: "EUR", Stock: 1},
 	}
 
@@ -62,7 +62,7 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# product %s: %s\n", p.SKU, said(created, fmt.Sprintf("%d in stock", p.Stock), "exists"))
+		fmt.Fprintf(out, "# product %s: %s\n", p.SKU, said(created, inStock(p), "exists"))
 	}
 	for _, client := range demoClients {
 		if err := c.seedClient(ctx, pool, out, client.name, client.admin); err != nil {
@@ -73,6 +73,14 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	return seedWallets(ctx, pool, wallets, out)
+}
+
+// inStock describes the stock of a product, and its limit if it has one.
+func inStock(p inventory.Product) string {
+	if p.ClientMax == nil {
+		return fmt.Sprintf("%d in stock", p.Stock)
+	}
+	return fmt.Sprintf("%d in stock, at most %d for each client", p.Stock, *p.ClientMax)
 }
 
 // seedClient prints a line that a shell can read: eval "$(shop seed)".

@@ -117,6 +117,7 @@ var where = map[ProblemType]func(*operation) bool{
 	TypeStale:      writesTransfer, TypeFenceEpoch: writesTransfer,
 
 	TypeOutOfStock:        only("PlaceOrder"),
+	TypePurchaseLimit:     only("PlaceOrder"),
 	TypeAlreadyCancelled:  only("CancelOrder"),
 	TypeInsufficientFunds: only("CreateTransfer", "DebitWallet", "PayFromWallet"),
 	TypeExpired:           only("PostTransfer", "VoidTransfer"),

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/cmd/shop/api"
+	"shop/inventory"
 )
 
 func TestBuy_IsReplayedByteForByte(t *testing.T) {
@@ -79,6 +80,31 @@ func TestBuy_SoldOutIsStoredToo(t *testing.T) {
 		t.Errorf("%s\n%s", first.body, again.body)
 	}
 	s.buy("k3", "last-one", "1").want(t, 201, "")
+}
+
+func TestBuy_ThePurchaseLimitOfAClientIsStoredToo(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	ticket := inventory.Product{SKU: "ticket", Name: "Ticket", Price: 4900, Currency: "EUR", Stock: 50, ClientMax: new(int64(4))}
+	if _, err := s.service.AddProduct(t.Context(), ticket); err != nil {
+		t.Fatal(err)
+	}
+	if shown := s.do("GET", "/v1/products/ticket", ""); !bytes.Contains(shown.body, []byte(`"limit_per_client":4`)) {
+		t.Errorf("%s: it does not show its limit", shown.body)
+	}
+	bought := s.buy("k1", "ticket", "3").want(t, 201, "")
+	first := s.buy("k2", "ticket", "2").want(t, 409, api.TypePurchaseLimit)
+	if p := first.problem; p.Sku != "ticket" || p.Bought == nil || *p.Bought != 3 || p.LimitPerClient == nil || *p.LimitPerClient != 4 || !strings.Contains(p.Detail, "4 at most") {
+		t.Errorf("problem: %s", first.body)
+	}
+	s.buy("k2", "ticket", "4", s.as("bob")).want(t, 201, "")
+	s.do("POST", "/v1/orders/"+bought.order(t).ID.String()+"/cancel", "", "Idempotency-Key: c").want(t, 201, "")
+	again := s.buy("k2", "ticket", "2").want(t, 409, api.TypePurchaseLimit)
+	if !bytes.Equal(first.body, again.body) || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+	s.buy("k3", "ticket", "4").want(t, 201, "")
+	s.wantStock("ticket", 50-4-4)
 }
 
 func TestBuy_AllOrNothing(t *testing.T) {

@@ -50,6 +50,10 @@ func problemOf(err error) Problem {
 		p.Sku, p.Left = e.SKU, &e.Left
 		p.Detail = fmt.Sprintf("%d of %q wanted, %d left.", e.Wanted, e.SKU, e.Left)
 	}
+	if e, ok := errors.AsType[*inventory.PurchaseLimitError](err); ok && k.typ == TypePurchaseLimit {
+		p.Sku, p.Bought, p.LimitPerClient = e.SKU, &e.Bought, &e.Max
+		p.Detail = fmt.Sprintf("%d of %q wanted, %d bought, %d at most.", e.Wanted, e.SKU, e.Bought, e.Max)
+	}
 	if e, ok := errors.AsType[*transfer.InsufficientFundsError](err); ok && k.typ == TypeInsufficientFunds {
 		p.Account, p.Wanted, p.Available = &e.Account, &e.Wanted, &e.Available
 		p.Detail = fmt.Sprintf("%d wanted, %d available.", e.Wanted, e.Available)

@@ -100,7 +100,7 @@ func orderOf(o inventory.Order) Order {
 }
 
 func productOf(p inventory.Product) Product {
-	return Product{Sku: p.SKU, Name: p.Name, Price: p.Price, Currency: p.Currency, Stock: p.Stock}
+	return Product{Sku: p.SKU, Name: p.Name, Price: p.Price, Currency: p.Currency, Stock: p.Stock, LimitPerClient: p.ClientMax}
 }
 
 func transferOf(t transfer.Transfer) Transfer {

@@ -88,6 +88,7 @@ var table = []struct {
 
 	// It did not, and never will under this key: the only errors that are stored.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
+	{is(inventory.ErrPurchaseLimit), kind{typ: TypePurchaseLimit, title: "Purchase limit", status: 409, stored: true}},
 	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: gaveBack}},
 	{is(transfer.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},
 	{is(wallet.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},

@@ -44,6 +44,7 @@ var wantProblems = []struct {
 	{wallet.ErrInvalid, TypeInvalidRequest, 422, false},
 	{&wallet.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
+	{&inventory.PurchaseLimitError{SKU: "a", Wanted: 2, Bought: 3, Max: 4}, TypePurchaseLimit, 409, false},
 	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
 	{inventory.ErrNotFound, TypeNotFound, 404, false},
 	{&inventory.UnknownSKUError{SKU: "a"}, TypeNotFound, 404, false},
@@ -134,7 +135,7 @@ func TestProblem_NeverContainsTheTextOfAnError(t *testing.T) {
 }
 
 func TestEncode_StoresOnlyFinalOutcomes(t *testing.T) {
-	final := []ProblemType{TypeOutOfStock, TypeAlreadyCancelled, TypeInsufficientFunds, TypeExpired, TypeAlreadySettled}
+	final := []ProblemType{TypeOutOfStock, TypePurchaseLimit, TypeAlreadyCancelled, TypeInsufficientFunds, TypeExpired, TypeAlreadySettled}
 	for _, want := range wantProblems {
 		reply, err := Encode(inventory.Order{}, want.err)
 		money, moneyErr := EncodeTransfer(transfer.Transfer{}, want.err)
