@@ -9,7 +9,8 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// PurchaseLimitError names a product of which the client would have more than Product.ClientMax. It matches ErrPurchaseLimit.
+// PurchaseLimitError names a product of which the client would have more than Product.ClientMax. It matches
+// ErrPurchaseLimit.
 type PurchaseLimitError struct {
 	SKU    string
 	Wanted int64
@@ -38,8 +39,8 @@ type count struct {
 	max   int64
 }
 
-// countLimited refuses the purchase if a limit is exceeded, and otherwise queues the new counts. The rows of the products are
-// locked: by the read, or by the writes that are queued. Without a product with a limit it sends nothing.
+// countLimited refuses the purchase if a limit is exceeded, and otherwise queues the new counts. The rows of the products
+// are locked: by the read, or by the writes that are queued. Without a product with a limit it sends nothing.
 func (p *purchase) countLimited(ctx context.Context, tx *pgtx.Tx, items []item) error {
 	limits, err := readLimits(ctx, tx, items, p)
 	if err == nil {
@@ -53,8 +54,8 @@ func (p *purchase) countLimited(ctx context.Context, tx *pgtx.Tx, items []item) 
 	return nil
 }
 
-// readLimits reads the counts that the purchases need, in one round trip, or in none if no product has a limit. It is a statement
-// of its own: one that waits for the row lock reads all other rows as they were before the wait.
+// readLimits reads the counts that the purchases need, in one round trip, or in none if no product has a limit. It is a
+// statement of its own: one that waits for the row lock reads all other rows as they were before the wait.
 func readLimits(ctx context.Context, tx *pgtx.Tx, items []item, batch ...*purchase) (limits, error) {
 	all := limits{}
 	var skus []string

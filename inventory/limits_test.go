@@ -181,8 +181,8 @@ func TestLimit_ACancellationGivesBackExactlyOnce(t *testing.T) {
 	s.mustHold()
 }
 
-// A transaction that counts without the row lock, as one that is written later may, meets the CHECK. Without the CHECK the client
-// gets more than its limit, and the audit finds it.
+// A transaction that counts without the row lock meets the CHECK. Without the CHECK the client gets more than its limit,
+// and the audit finds it.
 func TestLimit_TheCheckRefusesWhatTheDecisionDidNotSee(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "combined"} {
