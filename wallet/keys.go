@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking/idempotency"
 )
@@ -55,6 +57,24 @@ func (s *Service) lookupReply(ctx context.Context, req Request) (reply Reply, fo
 	}
 	reply, err = r.reply(req)
 	return reply, err == nil, err
+}
+
+// CountKeys counts the stored refusals of a client, up to limit: the keys that Purge will delete. It reads an index alone.
+func (s *Service) CountKeys(ctx context.Context, client uuid.UUID, limit int64) (int64, error) {
+	n, err := s.operations.CountDocuments(ctx, bson.D{
+		{Key: "client", Value: client},
+		{Key: "refused", Value: bson.D{{Key: "$gt", Value: ""}}}, // a range of the index; $exists would read each document
+	}, options.Count().SetLimit(limit))
+	return n, classify("count the keys", err)
+}
+
+// HasKey reports whether an answer is stored under the key, be it for this request or for another one.
+func (s *Service) HasKey(ctx context.Context, req Request) (bool, error) {
+	_, found, err := s.lookupReply(ctx, req)
+	if errors.Is(err, idempotency.ErrKeyReused) {
+		return true, nil
+	}
+	return found, toPublic(ctx, err)
 }
 
 // Purge deletes the refusals older than olderThan, at least KeysKept, and returns how many it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -179,6 +180,53 @@ func TestReplay_NeedsNoBonusService(t *testing.T) {
 				t.Errorf("%+v, %v", reply, err)
 			}
 		})
+	}
+}
+
+// The count of a client with many keys reads an index, and no operation.
+func TestCountKeys_CountsTheRefusalsOfOneClientInTheIndex(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 100)
+	for range 3 {
+		if reply, err := c.Debit(t.Context(), newRequest(p.alice), p.a, 101); err != nil || !isRefused(reply) {
+			t.Errorf("%s, %v", reply.Body, err)
+		}
+		c.done(c.Credit(t.Context(), newRequest(p.bob), p.b, 1))
+	}
+	for limit, want := range map[int64]int64{1: 1, 3: 3, 100: 3} {
+		if n, err := c.CountKeys(t.Context(), p.alice, limit); n != want || err != nil {
+			t.Errorf("up to %d: %d, %v; want %d", limit, n, err, want)
+		}
+	}
+	if n, err := c.CountKeys(t.Context(), p.bob, 9); n != 0 || err != nil {
+		t.Errorf("a client without refusals: %d, %v", n, err)
+	}
+	req := newRequest(p.bob)
+	c.done(c.Credit(t.Context(), req, p.b, 1))
+	req.Fingerprint = [32]byte{9}
+	for key, want := range map[string]bool{req.Key: true, "another": false} {
+		if has, err := c.HasKey(t.Context(), wallet.Request{Client: p.bob, Key: key}); has != want || err != nil {
+			t.Errorf("%q: %v, %v; want %v", key, has, err, want)
+		}
+	}
+
+	var plan bson.M
+	count := bson.D{ // as CountDocuments sends it
+		{Key: "aggregate", Value: "wallet_operations"},
+		{Key: "cursor", Value: bson.D{}},
+		{Key: "pipeline", Value: bson.A{
+			bson.D{{Key: "$match", Value: bson.D{{Key: "client", Value: p.alice}, {Key: "refused", Value: bson.D{{Key: "$gt", Value: ""}}}}}},
+			bson.D{{Key: "$limit", Value: 100}},
+			bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: 1}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}},
+		}},
+	}
+	if err := c.db.RunCommand(t.Context(), bson.D{{Key: "explain", Value: count}, {Key: "verbosity", Value: "executionStats"}}).Decode(&plan); err != nil {
+		t.Fatal(err)
+	}
+	text, err := bson.MarshalExtJSON(plan, false, false)
+	if err != nil || !strings.Contains(string(text), `"totalDocsExamined":0`) || !strings.Contains(string(text), `"client_1_refused_1"`) {
+		t.Errorf("%s, %v: want a count in the index", text, err)
 	}
 }
 

@@ -103,12 +103,17 @@ func collections() []collection {
 				{Key: "currency", Value: isCurrencyCode},
 				{Key: "refused", Value: isText},
 			},
-			indexes: []mongo.IndexModel{{ // the refusals by age, for Purge
-				Keys:    bson.D{{Key: "createdAt", Value: 1}},
-				Options: options.Index().SetPartialFilterExpression(bson.D{{Key: "refused", Value: bson.D{{Key: "$exists", Value: true}}}}),
-			}},
+			indexes: []mongo.IndexModel{
+				{Keys: bson.D{{Key: "createdAt", Value: 1}}, Options: ofRefusals()},                          // by age, for Purge
+				{Keys: bson.D{{Key: "client", Value: 1}, {Key: "refused", Value: 1}}, Options: ofRefusals()}, // for CountKeys
+			},
 		},
 	}
+}
+
+// ofRefusals are the options of an index that has the refusals only.
+func ofRefusals() *options.IndexOptionsBuilder {
+	return options.Index().SetPartialFilterExpression(bson.D{{Key: "refused", Value: bson.D{{Key: "$exists", Value: true}}}})
 }
 
 // validator returns the schema: it allows these properties, and no others.

@@ -232,6 +232,35 @@ func TestPurge_DeletesOnlyOldKeys(t *testing.T) {
 	}
 }
 
+func TestCountKeys_CountsThoseOfOneClientUpToTheLimit(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req, other := newRequest(), newRequest()
+	for n := range 3 {
+		if has, err := d.HasKey(t.Context(), req); has || err != nil {
+			t.Errorf("%d: has the key %v, %v", n, has, err)
+		}
+		if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+			t.Fatal(err)
+		}
+		if has, err := d.HasKey(t.Context(), idempotency.Request{Client: req.Client, Key: req.Key}); !has || err != nil {
+			t.Errorf("%d: has the key %v, %v", n, has, err)
+		}
+		req.Key = uuid.NewString()
+	}
+	if _, err := d.Do(t.Context(), other, raise(other, "a")); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int64]int64{1: 1, 3: 3, 100: 3} {
+		if n, err := d.CountKeys(t.Context(), req.Client, limit); n != want || err != nil {
+			t.Errorf("up to %d: %d, %v; want %d", limit, n, err, want)
+		}
+	}
+	if n, err := d.CountKeys(t.Context(), uuid.New(), 9); n != 0 || err != nil {
+		t.Errorf("a client without keys: %d, %v", n, err)
+	}
+}
+
 func TestMigrate_MayRunConcurrentlyAndRepeatedly(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)

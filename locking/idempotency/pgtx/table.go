@@ -3,11 +3,15 @@ package pgtx
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking/idempotency"
 )
 
 // Migrations holds the table idempotency_keys as plain SQL with goose's comments,
@@ -27,6 +31,31 @@ func Migrate(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("pgtx: migrate: %w", err)
 	}
 	return nil
+}
+
+// CountKeys counts the stored keys of a client, up to limit, in the index alone.
+func (db *DB) CountKeys(ctx context.Context, client uuid.UUID, limit int64) (n int64, err error) {
+	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `
+			SELECT count(*)
+			FROM (
+				SELECT
+				FROM idempotency_keys
+				WHERE client_id = $1
+				ORDER BY key -- the order of the index, which no other plan has for nothing
+				LIMIT $2) AS stored`, client, limit).Scan(&n)
+	})
+	return n, err
+}
+
+// HasKey reports whether a reply is stored under the key, be it for this request or for another one. As with Lookup, no reply
+// proves nothing.
+func (db *DB) HasKey(ctx context.Context, req idempotency.Request) (bool, error) {
+	_, found, err := db.Lookup(ctx, req)
+	if errors.Is(err, idempotency.ErrKeyReused) {
+		return true, nil
+	}
+	return found, err
 }
 
 // KeysKept is the shortest time for which a reply must be replayable.
