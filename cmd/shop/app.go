@@ -187,7 +187,7 @@ func (c *serveCmd) apiConfig(a *app, service *inventory.Service, log *slog.Logge
 		Ready: func(ctx context.Context) (api.Degraded, error) { return a.ready(ctx, service) },
 		Audit: a.auditNumbers,
 		Log:   log, Metrics: reg,
-		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, Share: c.Limits.MaxPerClient, Rate: c.Limits.RateLimit, Failures: c.Limits.UnknownKeys},
+		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, Share: c.Limits.MaxPerClient, Rate: c.Limits.RateLimit, Failures: c.Limits.UnknownKeys, Keys: c.Limits.MaxKeys},
 	}
 	if c.Lab.Lab {
 		config.Lab, config.TransferLab, config.WalletLab = strategyNames(), c.Transfers.offered(), walletStrategyNames()

@@ -53,6 +53,7 @@ type limitFlags struct {
 	MaxPerClient    int           `env:"SHOP_MAX_PER_CLIENT" default:"0" help:"Concurrent requests of one client, including those whose body is being read; then 429. 0: a quarter of --max-in-flight."`
 	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"1000" help:"Requests per second of one client at this replica, then 429. 0: no limit."`
 	UnknownKeys     float64       `env:"SHOP_UNKNOWN_KEYS" default:"20" help:"Unknown API keys per second of one remote address (IPv6: /64) that are looked up, then 429. Keys that were valid at this replica are exempt. 0: no limit."`
+	MaxKeys         int64         `env:"SHOP_MAX_KEYS" default:"1000000" help:"Stored idempotency keys of one client, in PostgreSQL and in MongoDB each; then 429 for a new key until old ones are purged. Counted at most every 30 s. 0: no limit."`
 	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz returns 503 before the listener closes: as long as a load balancer needs to notice."`
 	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to finish."`
 }
@@ -140,8 +141,8 @@ func (c *serveCmd) validateLimits() error {
 	if c.Limits.MaxInFlight < 1 || c.Locks.PGMaxConns < 1 {
 		errs = append(errs, errors.New("--max-in-flight and --pg-max-conns must be at least 1"))
 	}
-	if c.Limits.RateLimit < 0 || c.Limits.UnknownKeys < 0 || c.Limits.MaxPerClient < 0 {
-		errs = append(errs, errors.New("--rate-limit, --unknown-keys and --max-per-client must not be negative; 0 means no limit, or a quarter of --max-in-flight"))
+	if c.Limits.RateLimit < 0 || c.Limits.UnknownKeys < 0 || c.Limits.MaxPerClient < 0 || c.Limits.MaxKeys < 0 {
+		errs = append(errs, errors.New("--rate-limit, --unknown-keys, --max-keys and --max-per-client must not be negative; 0 means no limit, or a quarter of --max-in-flight"))
 	}
 	return errors.Join(errs...)
 }

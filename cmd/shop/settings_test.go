@@ -72,6 +72,7 @@ var badSettings = []struct {
 	{"no connections", "serve --pg-max-conns=0", []string{"--pg-max-conns"}},
 	{"negative rate", "serve --rate-limit=-1", []string{"--rate-limit"}},
 	{"negative share", "serve --max-per-client=-1", []string{"--max-per-client"}},
+	{"negative stored keys", "serve --max-keys=-1", []string{"--max-keys"}},
 	{"negative unknown keys", "serve --unknown-keys=-1", []string{"--unknown-keys"}},
 	{"collector that is no address", "serve --otlp-endpoint=127.0.0.1:4318", []string{"--otlp-endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://"}},
 	{"more than all traces", "serve --otlp-endpoint=http://127.0.0.1:1 --trace-ratio=2", []string{"--trace-ratio", "0 to 1"}},
@@ -128,7 +129,7 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range strings.Fields(`POSTGRES_URL LAB_KILL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL MONGO_URL WALLET_STRATEGY BONUS_URL PG_MAX_CONNS LISTEN METRICS_LISTEN
-		REQUEST_TIMEOUT MAX_IN_FLIGHT MAX_PER_CLIENT RATE_LIMIT UNKNOWN_KEYS DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
+		REQUEST_TIMEOUT MAX_IN_FLIGHT MAX_PER_CLIENT RATE_LIMIT UNKNOWN_KEYS MAX_KEYS DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
 			t.Errorf("SHOP_%s is not in the help", name)
 		}

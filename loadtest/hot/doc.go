@@ -35,9 +35,9 @@
 //
 // # Over HTTP
 //
-// Three processes of shop serve get the purchases on loopback. They refuse nothing: there is no --rate-limit,
-// --max-in-flight and --max-per-client are above the number of clients, and --request-timeout is above the wait of the
-// last client at the row lock. All other settings are the defaults. vegeta sends the requests as a closed loop: it has
+// Three processes of shop serve get the purchases on loopback. They refuse nothing: there is no --rate-limit and no
+// --max-keys, --max-in-flight and --max-per-client are above the number of clients, and --request-timeout is above the
+// wait of the last client at the row lock. All other settings are the defaults. vegeta sends the requests as a closed loop: it has
 // one worker for each client, no rate, and lets the workers request the replicas in turn. An answer other than 201 is
 // an error.
 //

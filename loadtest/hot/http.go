@@ -78,7 +78,7 @@ func program(p place, strategy string) (loadtest.Program, error) {
 	return loadtest.Program{Path: filepath.Join(filepath.Dir(self), "shop"), Args: func(_ int, listen, metrics string) []string {
 		return []string{
 			"serve", "--listen", listen, "--metrics-listen", metrics, "--postgres-url", p.Postgres, "--redis-url", os.Getenv("SHOP_REDIS_URL"),
-			"--lock-prefix", p.Prefix, "--strategy", strategy, "--transfer-strategy", "row", "--rate-limit", "0", "--request-timeout", requestTimeout.String(),
+			"--lock-prefix", p.Prefix, "--strategy", strategy, "--transfer-strategy", "row", "--rate-limit", "0", "--max-keys", "0", "--request-timeout", requestTimeout.String(),
 			"--max-in-flight", fmt.Sprint(inFlight), "--max-per-client", fmt.Sprint(inFlight),
 		}
 	}}, err

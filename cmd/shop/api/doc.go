@@ -29,7 +29,8 @@
 //	                    body ── checks size, time, type, JSON     413, 408, 415, 400
 //	                      admit ── bounds all requests in flight  503 busy
 //	                        validate ── against openapi.yaml      400, 422
-//	                          handler ── one call into the domain
+//	                          keys ── bounds the client's stored keys  429
+//	                            handler ── one call into the domain
 //
 // Cheap checks come first. No body is read before its client is authenticated, and
 // no oversized body is parsed.
@@ -51,7 +52,11 @@
 //	at_work       256   --max-in-flight     requests of all clients after their bodies have been read, then 503 busy
 //	              16 KiB Limits.Body        one body, then 413; so one client's bodies hold 1 MiB
 //
-// All limits are per replica. Probes are exempt: a full server is alive.
+//	stored_keys   1000000 --max-keys        stored keys of one client, in PostgreSQL and in MongoDB each, then 429 for a new
+//	                                        key; known keys get their replies. Counted at most every 30 s, so a client may
+//	                                        exceed it by 30 s of its rate and its requests in flight, at each replica
+//
+// All limits but stored_keys, which counts in the database, are per replica. Probes are exempt: a full server is alive.
 //
 // # Failures
 //

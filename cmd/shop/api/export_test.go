@@ -1,12 +1,22 @@
 package api
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // SetKeyClock gives the keyring another clock, before the first request.
 func (s *Server) SetKeyClock(now func() time.Time) { s.keyring.now = now }
 
 // LookupsMax bounds the lookups of keys that were never valid here.
 const LookupsMax = lookupsMax
+
+// KeysFull reports whether a client has too many stored keys of orders and transfers.
+func (s *Server) KeysFull(ctx context.Context, client uuid.UUID) bool {
+	return s.stored.full(ctx, keysOf{client: client}, s.keys)
+}
 
 // Reading counts the bodies that are being read.
 func (s *Server) Reading() int {

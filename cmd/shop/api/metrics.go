@@ -27,7 +27,7 @@ type metrics struct {
 
 // limits maps the label of a refusal to its error; doc.go lists them.
 var limits = map[string]error{
-	"unknown_keys": errUnknownKeys, "client_rate": errRateLimited, "client_share": errShare,
+	"unknown_keys": errUnknownKeys, "client_rate": errRateLimited, "client_share": errShare, "stored_keys": errStoredKeys,
 	"body_time": errSlowBody, "at_work": errFull,
 }
 

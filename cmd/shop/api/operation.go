@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,6 +19,8 @@ type operation struct {
 	admin  bool            // needs the API key of an administrator
 	body   bool            // takes a body
 	empty  bool            // the body is optional
+	key    bool            // takes an Idempotency-Key
+	wallet bool            // … and stores it in MongoDB
 	query  map[string]bool // names of its query parameters
 }
 
@@ -60,6 +63,8 @@ func newOperation(route *routers.Route) *operation {
 	if op.body {
 		op.empty = !route.Operation.RequestBody.Value.Required
 	}
+	op.key = route.Operation.Parameters.GetByInAndName(openapi3.ParameterInHeader, headerKey) != nil
+	op.wallet = slices.Contains(route.Operation.Tags, "wallets")
 	for _, p := range route.Operation.Parameters {
 		if p.Value.In == openapi3.ParameterInQuery {
 			op.query[p.Value.Name] = true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,9 +17,6 @@ const (
 	typeProblem = "application/problem+json"
 	typeJSON    = "application/json"
 )
-
-// retryAfter is the value of Retry-After, in seconds.
-const retryAfter = "1"
 
 // detailed is an error with a text for the client. Only these texts, the table's, and
 // fields of known errors leave the process; err.Error() never does.
@@ -72,8 +70,8 @@ func (s *Server) answer(err error, c echo.Context) {
 	}
 	k, p := kindOf(err), problemOf(err)
 	h := c.Response().Header()
-	if k.wait {
-		h.Set("Retry-After", retryAfter)
+	if k.wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(k.wait))
 	}
 	if k.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="shop"`)

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -48,7 +51,7 @@ type Wallets func(strategy string) (*wallet.Service, error)
 
 // Config configures a Server.
 type Config struct {
-	Pool        *pgxpool.Pool // where the clients are
+	Pool        *pgxpool.Pool // where the clients are, and the keys of orders and transfers
 	Orders      Orders
 	Catalog     Catalog
 	Books       Books
@@ -77,6 +80,8 @@ type Limits struct {
 	Rate     float64       // requests per second of one client; 0: no limit
 	Failures float64       // unknown keys per second of one remote address; 0: no limit
 	Body     int64         // bytes; 0: 16 KiB
+	Keys     int64         // stored keys of one client, in each database; 0: no limit
+	Count    time.Duration // how often a replica counts the keys of a client, at most; 0: 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -92,6 +97,7 @@ func (l Limits) withDefaults() Limits {
 	if l.Body == 0 {
 		l.Body = 16 << 10
 	}
+	l.Count = cmp.Or(l.Count, 30*time.Second)
 	return l
 }
 
@@ -103,6 +109,8 @@ type Server struct {
 	keyring  *keyring
 	metrics  *metrics
 	room     chan struct{} // one slot for each request at work
+	keys     *pgtx.DB      // where the keys of orders and transfers are
+	stored   *storedKeys
 	reading  reading
 	draining atomic.Bool
 
@@ -127,9 +135,14 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys, err := pgtx.New(pgtx.Config{Pool: cfg.Pool})
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, echo: echo.New(), metrics: m,
 		keyring: newKeyring(cfg.Pool, cfg.Limits.Failures), room: make(chan struct{}, cfg.Limits.InFlight),
+		keys: keys, stored: &storedKeys{log: cfg.Log, max: cfg.Limits.Keys, every: cfg.Limits.Count, last: map[keysOf]keyCount{}},
 		reading:   reading{conns: map[*http.ResponseController]struct{}{}},
 		readiness: readiness{check: cfg.Ready},
 	}
@@ -140,7 +153,7 @@ func New(cfg Config) (*Server, error) {
 	s.echo.Use(
 		endBody, s.headers, s.observe, recoverPanic, ops.find,
 		s.deadline, s.authenticate, limitClients(newRates[uuid.UUID](cfg.Limits.Rate)), newShares(cfg.Limits.Share).limit,
-		s.body, s.admit, validate,
+		s.body, s.admit, validate, s.limitKeys,
 	)
 	RegisterHandlers(s.echo, NewStrictHandler(handlers{s}, nil))
 	return s, nil

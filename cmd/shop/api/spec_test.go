@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -87,7 +88,11 @@ func TestNew_RefusesAConfigThatLacksSomething(t *testing.T) {
 // or no domain.
 func unconnected(t testing.TB, settings ...func(*Config)) *Server {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), "postgres://shop@127.0.0.1:1/none")
+	connections, err := pgtx.PoolConfig("postgres://shop@127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), connections)
 	if err != nil {
 		t.Fatal(err)
 	}

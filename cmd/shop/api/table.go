@@ -25,6 +25,7 @@ var (
 	errMediaType    = errors.New("api: unsupported media type")
 	errRateLimited  = errors.New("api: rate limited")
 	errShare        = errors.New("api: too many requests of one client at once")
+	errStoredKeys   = errors.New("api: too many stored idempotency keys of one client")
 	errUnknownKeys  = errors.New("api: too many unknown keys from one address")
 	errSlowBody     = errors.New("api: the body did not arrive in time")
 	errFull         = errors.New("api: too many requests in flight")
@@ -37,7 +38,7 @@ type kind struct {
 	title  string
 	status int
 	detail string // unless the error has its own
-	wait   bool   // send Retry-After
+	wait   int    // the value of Retry-After, in seconds; 0: do not send it
 	stored bool   // stored under the key and replayed
 }
 
@@ -48,6 +49,7 @@ const (
 	nothingDone = "Nothing was done. " + again
 	tooMany     = "This client has too many requests in flight. " + nothingDone
 	unknownKeys = "Too many unknown keys came from this address. " + nothingDone
+	tooManyKeys = "This client has too many stored Idempotency-Keys: each is stored for 24 hours. " + nothingDone
 	slowBody    = "The body did not arrive within the time limit of a request. " + nothingDone
 	mayHave     = "The request may have taken effect. " + again
 	noKey       = "Send the header Idempotency-Key with a value that is unique for each intent."
@@ -83,8 +85,8 @@ var table = []struct {
 	kind  kind
 }{
 	// The request may have taken effect.
-	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: mayHave}},
-	{is(idempotency.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
+	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: 1, detail: mayHave}},
+	{is(idempotency.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: 1, detail: inProgress}},
 
 	// It did not, and never will under this key: the only errors that are stored.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
@@ -114,16 +116,17 @@ var table = []struct {
 	{is(errMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
 	// This attempt did nothing; a retry may succeed.
-	{is(transfer.ErrEpoch), kind{typ: TypeFenceEpoch, title: "Fence epoch unknown", status: 503, wait: true, detail: noFence}},
-	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
-	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
-	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},
-	{is(locking.ErrStale), kind{typ: TypeStale, title: "Overtaken", status: 503, wait: true, detail: nothingDone}},
-	{is(errAway), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
+	{is(transfer.ErrEpoch), kind{typ: TypeFenceEpoch, title: "Fence epoch unknown", status: 503, wait: 1, detail: noFence}},
+	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
+	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
+	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: 1, detail: nothingDone}},
+	{is(locking.ErrStale), kind{typ: TypeStale, title: "Overtaken", status: 503, wait: 1, detail: nothingDone}},
+	{is(errAway), kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
 	{is(errSlowBody), kind{typ: TypeRequestTimeout, title: "Request timeout", status: 408, detail: slowBody}},
-	{is(errShare), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: tooMany}},
-	{is(errUnknownKeys), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: unknownKeys}},
-	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: nothingDone}},
+	{is(errShare), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: 1, detail: tooMany}},
+	{is(errStoredKeys), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: 30, detail: tooManyKeys}},
+	{is(errUnknownKeys), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: 1, detail: unknownKeys}},
+	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: 1, detail: nothingDone}},
 
 	// Errors of Echo and the generated code.
 	{code(http.StatusNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: noRoute}},
