@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/locking"
 	"shop/locking/locktest"
 )
 
@@ -179,6 +180,76 @@ func TestLimit_ACancellationGivesBackExactlyOnce(t *testing.T) {
 		t.Errorf("%d counted, want the 1 that was not cancelled", got)
 	}
 	s.mustHold()
+}
+
+// Each key is sent to two replicas at once, each order is cancelled, and the limit holds at every moment. Afterwards the client
+// may buy all of its limit.
+func TestLimit_HoldsWhileOrdersAreRepeatedAndCancelled(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy, Encode: func(o inventory.Order, err error) (inventory.Reply, error) {
+				if err != nil {
+					return inventory.Reply{Status: 409, Body: []byte(err.Error())}, nil
+				}
+				return inventory.Reply{Status: 201, Body: []byte(o.ID.String())}, nil
+			}})
+			const most, requests = 2, 10
+			s.limited("A", 1000, most)
+			replica, _ := s.another(s.cfg)
+			client := uuid.New()
+			sold := make(chan uuid.UUID, requests)
+			var buyers, cancellers sync.WaitGroup
+			for range requests {
+				req := requestBy(client, uuid.NewString())
+				buyers.Go(func() {
+					var replies [2]inventory.Reply
+					var pair sync.WaitGroup
+					for n, svc := range []*inventory.Service{s.Service, replica} {
+						pair.Go(func() {
+							var err error
+							replies[n], err = until(t.Context(), svc, req, one("A"))
+							report(t, err)
+						})
+					}
+					pair.Wait()
+					if !bytes.Equal(replies[0].Body, replies[1].Body) {
+						t.Errorf("one key, two answers: %s, %s", replies[0].Body, replies[1].Body)
+					}
+					if replies[0].Status == 201 {
+						sold <- uuid.MustParse(string(replies[0].Body))
+					}
+				})
+			}
+			for range 2 {
+				cancellers.Go(func() {
+					for order := range sold {
+						if n := s.bought("A", client); n > most {
+							t.Errorf("%d sold to one client, want at most %d", n, most)
+						}
+						for {
+							_, err := replica.Cancel(t.Context(), requestBy(client, "cancel "+order.String()), order)
+							if !errors.Is(err, locking.ErrBusy) {
+								report(t, err)
+								break
+							}
+						}
+					}
+				})
+			}
+			buyers.Wait()
+			close(sold)
+			cancellers.Wait()
+			for n := range most + 1 {
+				reply, err := until(t.Context(), s.Service, requestBy(client, uuid.NewString()), one("A"))
+				if want := map[bool]int{true: 201, false: 409}[n < most]; err != nil || reply.Status != want {
+					t.Errorf("%d: %s, %v; want %d", n, reply.Body, err, want)
+				}
+			}
+			s.mustHold()
+		})
+	}
 }
 
 // A transaction that counts without the row lock meets the CHECK. Without the CHECK the client gets more than its limit,
