@@ -321,6 +321,29 @@ func TestLimit_CountedOnceTheRowIsLocked(t *testing.T) {
 	}
 }
 
+// A purchase that has read a product without a limit runs again when the limit is set: it would not be counted.
+func TestLimit_IsSetWhileAPurchaseIsAtWork(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"optimistic", "serializable"} {
+		pause, reached, resume := locktest.PauseAt(inventory.AfterGuard)
+		s := open(t, inventory.Config{Strategy: strategy, Failpoint: pause})
+		s.stock("A", 10)
+		bought := make(chan bool)
+		go func() {
+			reply, err := s.Buy(t.Context(), newRequest(), one("A"))
+			report(t, err)
+			bought <- !isRefused(reply)
+		}()
+		<-reached
+		s.Exec(`UPDATE products SET client_max = 1 WHERE sku = 'A'`)
+		resume()
+		if !<-bought || s.events.Of(inventory.Retried) != 1 {
+			t.Errorf("%s: refused, or not run again", strategy)
+		}
+		s.mustHold()
+	}
+}
+
 func TestLimit_MayBeSetChangedAndRemovedWhileAProductIsSold(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
