@@ -69,7 +69,7 @@ func TestGrants_AreEnoughToServeAndTooFewToRewriteTheLedger(t *testing.T) {
 	id := func(status int, body string) string { return created(t, status, body) }
 	order, hold, expiring := id(p.buy("order")), id(p.pay("hold", pending)), id(p.pay("expiring", pending))
 	id(p.pay("payment"))
-	limited := id(p.send("POST", "/v1/orders", "limited", `{"lines":[{"sku":"ticket","quantity":4}]}`))
+	limited := id(p.send("POST", "/v1/orders", "limited", `{"lines":[{"sku":"vinyl","quantity":2}]}`))
 	id(p.send("POST", "/v1/orders/"+limited+"/cancel", "cancel limited", ""))
 	for key, path := range map[string]string{"cancel": "/v1/orders/" + order + "/cancel", "post": "/v1/transfers/" + hold + "/post"} {
 		id(p.send("POST", path, key, ""))

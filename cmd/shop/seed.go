@@ -34,7 +34,8 @@ var (
 	demoProducts = []inventory.Product{
 		{SKU: "coffee", Name: "Coffee, 250 g", Price: 890, Currency: "EUR", Stock: 1000},
 		{SKU: "tea", Name: "Tea, 100 g", Price: 640, Currency: "EUR", Stock: 500},
-		{SKU: "ticket", Name: "Concert ticket", Price: 4900, Currency: "EUR", Stock: 50, ClientMax: new(int64(4))},
+		{SKU: "ticket", Name: "Concert ticket", Price: 4900, Currency: "EUR", Stock: 50},
+		{SKU: "vinyl", Name: "Signed record", Price: 2900, Currency: "EUR", Stock: 20, ClientMax: new(int64(2))},
 		{SKU: "last-one", Name: "The last one", Price: 9900, Currency: "EUR", Stock: 1},
 	}
 
