@@ -70,25 +70,25 @@ func TestCompose_ServicesThatReadAPasswordMountItAndWaitForIt(t *testing.T) {
 			t.Errorf("%s has the password of %s", name, s.Volumes[secretsOf(s)].Source)
 		}
 	}
-	// With one mistake, it is found.
+	// Each of these mistakes is found.
 	for name, mistake := range map[string]func(s types.ServiceConfig) types.ServiceConfig{
 		"does not wait": func(s types.ServiceConfig) types.ServiceConfig {
 			delete(s.DependsOn, "secrets")
 			return s
 		},
-		"does not mount": func(s types.ServiceConfig) types.ServiceConfig {
+		"does not mount it": func(s types.ServiceConfig) types.ServiceConfig {
 			s.Volumes = slices.Delete(s.Volumes, secretsOf(s), secretsOf(s)+1)
 			return s
 		},
-		"may write": func(s types.ServiceConfig) types.ServiceConfig {
+		"may write it": func(s types.ServiceConfig) types.ServiceConfig {
 			s.Volumes[secretsOf(s)].ReadOnly = false
 			return s
 		},
-		"does not read": func(s types.ServiceConfig) types.ServiceConfig {
+		"does not read it": func(s types.ServiceConfig) types.ServiceConfig {
 			s.Environment = nil
 			return s
 		},
-		"that of another server": func(s types.ServiceConfig) types.ServiceConfig {
+		"has the password of another server": func(s types.ServiceConfig) types.ServiceConfig {
 			s.Volumes[secretsOf(s)].Source = "ha-secrets"
 			return s
 		},
@@ -174,12 +174,11 @@ func TestCompose_ThePasswordIsMadeOnce(t *testing.T) {
 	if again := run(); again != first {
 		t.Errorf("the second start makes another password: %s, %s", first, again)
 	}
-	for name, harm := range map[string]error{
-		"killed before the last step": os.Remove(filepath.Join(folder, "password")),
-		"empty after a power failure": os.Truncate(filepath.Join(folder, "pgpass"), 0),
+	for _, harm := range []error{ // killed before the last step, and emptied by a power failure
+		os.Remove(filepath.Join(folder, "password")), os.Truncate(filepath.Join(folder, "pgpass"), 0),
 	} {
 		if harm != nil {
-			t.Fatal(name, harm)
+			t.Fatal(harm)
 		}
 	}
 	if other := run(); other == first {
