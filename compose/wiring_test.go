@@ -126,11 +126,11 @@ func TestCompose_AnotherPrefixIsAnotherShop(t *testing.T) {
 // start if the old data folder is mounted.
 func TestCompose_MountsExactlyTheVolumesOfTheImages(t *testing.T) {
 	images := map[string][]string{
-		"postgres":   {"/var/lib/postgresql"},
+		"postgres":   {"/secrets", "/var/lib/postgresql"},
 		"redis":      {"/data"},
 		"etcd":       {"/var/lib/etcd"}, // not a VOLUME, but the data is there
 		"mongo":      {"/data/configdb", "/data/db"},
-		"mysql":      {"/var/lib/mysql"},
+		"mysql":      {"/secrets", "/var/lib/mysql"},
 		"zookeeper":  {"/data", "/datalog", "/logs"},
 		"prometheus": {"/etc/prometheus", "/prometheus"},
 		"grafana":    {"/etc/grafana/dashboards", "/etc/grafana/provisioning", "/tmp", "/var/lib/grafana"},

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/idempotency/pgtx"
@@ -13,7 +16,7 @@ import (
 
 // database is the setting that most commands share.
 type database struct {
-	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"PostgreSQL, as in postgres://user:password@host:5432/shop."`
+	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"PostgreSQL, as in postgres://user:password@host:5432/shop, or as in postgres://user@host:5432/shop?passfile=FILE with the password in a file as that of psql."`
 }
 
 // Validate is called by kong.
@@ -21,10 +24,27 @@ func (d *database) Validate() error {
 	if d.PostgresURL == "" {
 		return errors.New("no database: set --postgres-url or SHOP_POSTGRES_URL, as in postgres://user@127.0.0.1:5432/shop")
 	}
-	if _, err := pgxpool.ParseConfig(d.PostgresURL); err != nil {
+	config, err := pgxpool.ParseConfig(d.PostgresURL)
+	if err != nil {
 		return errors.New("--postgres-url: not a PostgreSQL URL (not shown, because it may contain a password): want postgres://user:password@127.0.0.1:5432/shop")
 	}
-	return nil
+	return checkPassfile(d.PostgresURL, config.ConnConfig)
+}
+
+// checkPassfile refuses a URL that names a passfile without a password for this server. pgx would connect without a password.
+func checkPassfile(databaseURL string, config *pgx.ConnConfig) error {
+	u, err := url.Parse(databaseURL)
+	if err != nil { // the form with keywords
+		return nil
+	}
+	file := u.Query().Get("passfile")
+	if file == "" || config.Password != "" {
+		return nil
+	}
+	if _, err := os.ReadFile(file); err != nil {
+		return fmt.Errorf("--postgres-url: no password: %w\nset passfile to a file that this user may read", err)
+	}
+	return fmt.Errorf("--postgres-url: no password in %s\nadd the line %s:%d:%s:%s:PASSWORD", file, config.Host, config.Port, config.Database, config.User)
 }
 
 // connectWait bounds a command's attempt to reach a server.

@@ -2,7 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,6 +25,8 @@ var badSettings = []struct {
 	{"no database", "serve --postgres-url=", []string{"--postgres-url", "SHOP_POSTGRES_URL", "postgres://"}},
 	{"no database to migrate", "migrate --postgres-url=", []string{"--postgres-url", "SHOP_POSTGRES_URL"}},
 	{"database that is no URL", "serve --postgres-url=postgres://[", []string{"--postgres-url"}},
+	{"password file that is not there", "serve --postgres-url=postgres://shop@127.0.0.1:1/none?passfile=/none/pgpass", []string{"--postgres-url", "/none/pgpass", "passfile"}},
+	{"password file of another server", "migrate --postgres-url=postgres://shop@127.0.0.1:1/none?passfile=/dev/null", []string{"--postgres-url", "/dev/null", "127.0.0.1:1:none:shop:PASSWORD"}},
 	{"no redis", "serve --redis-url=", []string{"--redis-url", "SHOP_REDIS_URL", "redis://"}},
 	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
 	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
@@ -119,6 +125,31 @@ func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
 	} {
 		if out, err := shop(t, strings.Fields(args)...); err == nil || strings.Contains(err.Error()+out, "hunter2") {
 			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// The URL without its password, and a file with it, connect as the URL does.
+func TestSettings_ThePasswordMayBeInAFile(t *testing.T) {
+	withPassword, err := url.Parse(pgtest.Schema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := withPassword.User.Password()
+	for _, c := range []struct {
+		password string
+		right    bool
+	}{{password, true}, {"hunter2", false}} {
+		file := filepath.Join(t.TempDir(), "pgpass")
+		if err := os.WriteFile(file, []byte("*:*:*:"+withPassword.User.Username()+":"+c.password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u := *withPassword
+		u.User = url.User(u.User.Username())
+		u.RawQuery += "&passfile=" + file
+		out, err := shop(t, "migrate", "--postgres-url", u.String())
+		if (err == nil) != c.right || strings.Contains(fmt.Sprint(out, err), c.password) {
+			t.Errorf("with %s in the file: %v\n%s", c.password, err, out)
 		}
 	}
 }

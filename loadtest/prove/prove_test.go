@@ -233,6 +233,10 @@ func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
 			t.Errorf("%v; no %q in %s", err, want, text)
 		}
 	}
+	// more than there is: a refusal for want of stock is final
+	if status, out, _, err := prove(t, "--target", file, "--duration", "2s", "--rate", "400"); status != asExpected || err != nil {
+		t.Errorf("exit status %d, %v after\n%s", status, err, out)
+	}
 	// a file where the folder should be: nothing is sent, and no path of a report is printed
 	if status, out, _, _ := prove(t, append(args, "--out", junit)...); status != couldNotRun || strings.Contains(out, "index.html") || strings.Contains(out, "requests") {
 		t.Errorf("no folder for the report: exit status %d, want 2\n%s", status, out)
