@@ -38,7 +38,7 @@ test: ## everything CI runs: lint, Go tests on real servers, each benchmark once
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory -j 3 race lint
 	@$(MAKE) --no-print-directory schemathesis
-	@$(MAKE) --no-print-directory -j 2 proof
+	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
 times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which three run at a time
@@ -52,8 +52,9 @@ lint: vet staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, 
 # The benchmarks run after the tests of their package, in the same binary. go test itself must not
 # know of them: with -bench it runs one package at a time.
 # GOGC and -w save CPU time: less garbage collection, no debug information to link.
-LONGEST = ./cmd/shop ./wallet ./transfer ./loadtest/scenario/inventory ./loadtest/prove ./loadtest/fault/mongofault ./compose/local/stack ./loadtest/fault/redisfault \
-	./locking/mongolock ./locking/redislock ./inventory ./cmd/shop/api ./locking/etcdlock ./loadtest/scenario/transfer ./cmd/shop/lab ./docs/examples
+LONGEST = ./cmd/shop ./wallet ./locking/redislock ./cmd/shop/lab ./loadtest/scenario/inventory ./cmd/shop/api ./loadtest/prove ./locking/etcdlock ./docs/examples \
+	./loadtest/scenario/transfer ./transfer ./loadtest/fault/mongofault ./locking/zklock ./loadtest/fault/redisfault ./compose/prometheus ./loadtest/fault/etcdfault \
+	./inventory ./loadtest/scenario/wallet ./locking/mongolock ./compose/local ./compose/local/stack ./compose ./locking/pglock ./locking/mysqllock ./locking/redlock
 ONCE    = -test.bench=. -test.benchtime=1x
 
 # The files of the tests, and of their servers, are in memory if /dev/shm has 8 GB and lets programs run: each commit
@@ -87,11 +88,8 @@ schemathesis: build ## generated requests, valid and invalid, against a real ser
 	@bin/local need pip3 python3-pip
 	$(call timed,schemathesis,$(STACK) -- cmd/shop/api/schemathesis/run)
 
-# The quick proof mostly waits. So each flow has servers of its own, and make test runs two of them side by side.
-proof: $(addprefix proof-,transfer inventory wallet)
-
-proof-%: build
-	$(call timed,prove --quick --flow $*,$(STACK) -- $(PROVE) --quick --flow $* --out report/$* 2>&1 | sed 's/^/$*: /')
+proof: build
+	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
 # The packages with benchmarks. The tests of the other packages are not built.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
