@@ -196,6 +196,9 @@ func stockShelves(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([
 	}
 	for _, s := range inventoryflow.Products(t.Plan) {
 		product := inventory.Product{SKU: s.SKU, Name: s.SKU, Price: s.Price, Currency: s.Currency, Stock: s.Quantity}
+		if s.ClientMax > 0 {
+			product.ClientMax = &s.ClientMax
+		}
 		if _, err := service.AddProduct(ctx, product); err != nil {
 			return nil, err
 		}

@@ -176,13 +176,16 @@ func (x *session) Renew(ctx context.Context) error {
 			SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
 			WHERE backend_start = $2 AND granted
 			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
-	return has(held, err)
+	if err == nil && !held {
+		return locking.ErrLost
+	}
+	return err
 }
 
 // Check is Check of a locking.Session. A session that has not ended has its lock.
 func (x *session) Check(ctx context.Context) error {
 	var one int
-	return has(true, ask(ctx, x.conn, []any{&one}, `SELECT 1`))
+	return ended(ask(ctx, x.conn, []any{&one}, `SELECT 1`))
 }
 
 // Unlock is Unlock of a locking.Session.
@@ -190,16 +193,19 @@ func (x *session) Unlock(ctx context.Context) error {
 	unlocked := false
 	err := ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
 	x.end(unlocked)
-	return has(unlocked, err)
+	if err == nil && !unlocked {
+		return locking.ErrLost
+	}
+	return ended(err)
 }
 
 // End is End of a locking.Session.
 func (x *session) End() { x.end(false) }
 
-// has returns locking.ErrLost if the session has no lock, or had ended.
-func has(lock bool, err error) error {
+// ended returns locking.ErrLost for the answer of the session's own connection that the server has ended it.
+func ended(err error) error {
 	var answer *pgconn.PgError
-	if err == nil && !lock || errors.As(err, &answer) && answer.SeverityUnlocalized == "FATAL" { // it had ended the session
+	if errors.As(err, &answer) && answer.SeverityUnlocalized == "FATAL" {
 		return locking.ErrLost
 	}
 	return err

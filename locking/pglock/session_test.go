@@ -83,6 +83,27 @@ func TestSession_RenewKnowsItsSessionByMoreThanThePid(t *testing.T) {
 	}
 }
 
+// The end of another connection, on which Renew asks, is not that of the session.
+func TestSession_RenewOnAConnectionThatHasEndedLosesNothing(t *testing.T) {
+	t.Parallel()
+	store, pool := newSessions(t)
+	lease := locktest.Taken(t, store, "k")
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := conn.Conn().PgConn().PID()
+	conn.Release()
+	exec(t, connect(t, pool.Config().ConnString(), 1), `SELECT pg_terminate_backend($1, 10000)`, pid)
+	if _, err := store.Renew(t.Context(), lease); err == nil || errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want an error that is not ErrLost", err)
+	}
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Errorf("on the next connection: %v", err)
+	}
+	must(t, store.Release(t.Context(), lease))
+}
+
 // A waiter that gives up keeps its connection, if the pool cancels statements, and keeps no lock.
 func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,9 @@ type storedKeys struct {
 	last  map[keysOf]keyCount
 }
 
+// countWait bounds a count, and so the delay of the request that counts.
+const countWait = 2 * time.Second
+
 type keysOf struct {
 	client uuid.UUID
 	wallet bool // the keys in MongoDB
@@ -90,8 +93,10 @@ func (k *storedKeys) full(ctx context.Context, of keysOf, store keyStore) bool {
 	last.next = time.Now().Add(k.every) // from before the count: the keys that are stored during it are counted next
 	k.last[of] = last
 	k.mu.Unlock()
-	// Not cancelled: a client could disconnect during each count. The store bounds it.
-	n, err := store.CountKeys(context.WithoutCancel(ctx), of.client, k.max)
+	// It does not end with the request: a client could disconnect during each count.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), countWait)
+	defer cancel()
+	n, err := store.CountKeys(limited, of.client, k.max)
 	if err != nil {
 		k.log.WarnContext(ctx, "the stored keys of a client were not counted: its cap holds as of the last count", "client", of.client, "error", err)
 		return last.full

@@ -60,6 +60,7 @@ SELECT DISTINCT seen.name
 FROM proof_shown seen
 LEFT JOIN proof_opening opening ON opening.sku = seen.sku
 WHERE seen.shown - 'stock' IS DISTINCT FROM jsonb_build_object('sku', opening.sku, 'name', opening.sku, 'price', opening.price, 'currency', opening.currency)
+                                       || CASE WHEN opening.client_max > 0 THEN jsonb_build_object('limit_per_client', opening.client_max) ELSE '{}' END
    OR CASE jsonb_typeof(seen.shown -> 'stock')
       WHEN 'number' THEN (seen.shown ->> 'stock')::numeric NOT BETWEEN 0 AND opening.quantity
       ELSE true END`,

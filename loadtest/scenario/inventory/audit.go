@@ -33,12 +33,12 @@ WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 	},
 	{
 		Name: "S3 products", Invariant: "S3",
-		Means: "product whose name, price or currency differs from the plan",
+		Means: "product whose name, price, currency or limit differs from the plan",
 		Query: `
 SELECT COALESCE(opening.sku, p.sku)
 FROM proof_opening opening
 FULL JOIN products p ON p.sku = opening.sku
-WHERE (p.name, p.price, p.currency) IS DISTINCT FROM (opening.sku, opening.price, opening.currency)`,
+WHERE (p.name, p.price, p.currency, p.client_max) IS DISTINCT FROM (opening.sku, opening.price, opening.currency, NULLIF(opening.client_max, 0))`,
 	},
 	{
 		Name: "S3 orders", Invariant: "S3",
@@ -216,8 +216,8 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 
 // fillOpening copies the products of the plan.
 func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
-	return loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text", opening, func(s Stock) []any {
-		return []any{s.SKU, s.Quantity, s.Price, s.Currency}
+	return loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text, client_max bigint", opening, func(s Stock) []any {
+		return []any{s.SKU, s.Quantity, s.Price, s.Currency, s.ClientMax}
 	})
 }
 

@@ -52,7 +52,11 @@ const (
 )
 
 // put is the stock of correctShop's plan.
-var put = []Stock{{"cup", 10, 100, "EUR"}, {"plate", 10, 200, "EUR"}, {"bowl", 0, 300, "USD"}}
+var put = []Stock{
+	{SKU: "cup", Quantity: 10, Price: 100, Currency: "EUR"},
+	{SKU: "plate", Quantity: 10, Price: 200, Currency: "EUR"},
+	{SKU: "bowl", Quantity: 0, Price: 300, Currency: "USD"},
+}
 
 // some returns a quantity of a product.
 func some(sku string, quantity int64) Stock {

@@ -22,10 +22,11 @@ const (
 
 // Stock is a product as it is before the first request, or a quantity of a product. Its name is its SKU.
 type Stock struct {
-	SKU      string
-	Quantity int64
-	Price    int64 // of one unit
-	Currency string
+	SKU       string
+	Quantity  int64
+	Price     int64 // of one unit
+	Currency  string
+	ClientMax int64 // a product's purchase limit for each client; 0: none
 }
 
 // Return is the object of a cancellation.
@@ -73,6 +74,10 @@ const (
 	drops   = 10
 	euros   = 5 // products priced in euros, the first ones; the others are in dollars
 )
+
+// unreached is the purchase limit of each fifth product: units of clients are counted under all faults (I-MAX), and no
+// client has so many. Which requests a limit refuses is a question for the tests of inventory.
+const unreached = 1_000_000
 
 // dropEvery is the longest time for which a pair is on sale, at a rate of meeting or more: a longer load has more
 // products, so that there is never nothing to sell for long. At a lower rate a pair lasts longer.
@@ -195,6 +200,9 @@ func priced(drop int, quantity int64) Stock {
 	s := Stock{SKU: sku(drop), Quantity: quantity, Price: 1009 + 131*int64(drop), Currency: "EUR"}
 	if drop >= euros {
 		s.Currency = "USD"
+	}
+	if drop%5 == 4 {
+		s.ClientMax = unreached
 	}
 	return s
 }

