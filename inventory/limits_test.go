@@ -344,6 +344,41 @@ func TestLimit_IsSetWhileAPurchaseIsAtWork(t *testing.T) {
 	}
 }
 
+// A purchase that has read the product without a row lock is not counted when the limit is set, and is counted when the
+// limit is removed. The audit finds both, until the trigger counts anew.
+func TestLimit_OfAPurchaseThatReadsWithoutARowLockIsCountedAnew(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"naive", "redis-only", "advisory", "advisory-try"} {
+		for _, isSet := range []bool{true, false} {
+			pause, reached, resume := locktest.PauseAt(inventory.AfterGuard)
+			s := openWithRedis(t, inventory.Config{Strategy: strategy, Failpoint: pause})
+			sku := fmt.Sprintf("%s %v", strategy, isSet) // unique among tests: all schemas share advisory locks
+			limit := func(most any) { s.Exec(`UPDATE products SET client_max = $1 WHERE sku = $2`, most, sku) }
+			first, second := any(2), any(nil)
+			if s.stock(sku, 10); !isSet {
+				limit(first)
+				first, second = second, first
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, err := s.Buy(t.Context(), newRequest(), one(sku))
+				report(t, err)
+			}()
+			<-reached
+			limit(first)
+			resume()
+			<-done
+			if broken := strings.Join(s.broken(), " "); !strings.Contains(broken, "I-MAX") {
+				t.Errorf("%s, set: %v: the audit finds nothing: %s", strategy, isSet, broken)
+			}
+			limit(second)
+			limit(first)
+			s.mustHold()
+		}
+	}
+}
+
 func TestLimit_MayBeSetChangedAndRemovedWhileAProductIsSold(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/idempotency/pgtx"
@@ -44,7 +45,12 @@ func checkPassfile(databaseURL string, config *pgx.ConnConfig) error {
 	if _, err := os.ReadFile(file); err != nil {
 		return fmt.Errorf("--postgres-url: no password: %w\nset passfile to a file that this user may read", err)
 	}
-	return fmt.Errorf("--postgres-url: no password in %s\nadd the line %s:%d:%s:%s:PASSWORD", file, config.Host, config.Port, config.Database, config.User)
+	host := config.Host
+	if network, _ := pgconn.NetworkAddress(host, config.Port); network == "unix" {
+		host = "localhost" // as pgx looks it up
+	}
+	return fmt.Errorf("--postgres-url: no password in %s\nadd the line %s:%d:%s:%s:PASSWORD, or remove passfile if the server asks for no password",
+		file, host, config.Port, config.Database, config.User)
 }
 
 // connectWait bounds a command's attempt to reach a server.

@@ -27,6 +27,7 @@ var badSettings = []struct {
 	{"database that is no URL", "serve --postgres-url=postgres://[", []string{"--postgres-url"}},
 	{"password file that is not there", "serve --postgres-url=postgres://shop@127.0.0.1:1/none?passfile=/none/pgpass", []string{"--postgres-url", "/none/pgpass", "passfile"}},
 	{"password file of another server", "migrate --postgres-url=postgres://shop@127.0.0.1:1/none?passfile=/dev/null", []string{"--postgres-url", "/dev/null", "127.0.0.1:1:none:shop:PASSWORD"}},
+	{"password file without a line for a socket", "migrate --postgres-url=postgres://shop@/none?host=/none&passfile=/dev/null", []string{"--postgres-url", "/dev/null", "line localhost:5432:none:shop:PASSWORD", "remove passfile"}},
 	{"no redis", "serve --redis-url=", []string{"--redis-url", "SHOP_REDIS_URL", "redis://"}},
 	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
 	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
