@@ -19,7 +19,7 @@ import (
 
 type execCmd struct {
 	Servers []string      `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
-	Restart []string      `help:"Servers of --servers that are started again whenever they end; the end of another one ends the command. If Redis is one of them, SHOP_LAB_KILL lets the lab of the command end it, unless the variable is set." placeholder:"NAME,…"`
+	Restart []string      `help:"Servers of --servers that are started again whenever they end; the end of another one ends the command. If Redis is one of them, and SHOP_LAB_KILL is not set, it is set to redis: the lab of the command may end Redis." placeholder:"NAME,…"`
 	While   int           `help:"Also stop when the process with this pid exits (in a Makefile: make itself)." placeholder:"PID"`
 	Print   bool          `help:"First print the settings of the servers, as up does: other shells can use the servers while the command runs."`
 	Grace   time.Duration `default:"10s" help:"Time for the command to exit after a signal."`
