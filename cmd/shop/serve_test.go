@@ -239,6 +239,16 @@ func TestServe_AHotProductIsBoughtWithCombined(t *testing.T) {
 	}
 }
 
+// bin/local exec --restart redis sets the variable for all commands.
+func TestServe_WithoutTheLabTheVariableOfTheKillHasNoEffect(t *testing.T) {
+	t.Setenv("SHOP_LAB_KILL", "redis")
+	url, keys := newDatabase(t)
+	r := startReplica(t, url, keys["alice"], "--strategy=row")
+	if status, body := r.buy("k"); status != 201 {
+		t.Error(status, body)
+	}
+}
+
 func TestServe_TheReferenceNeedsNoKeyAndNoLab(t *testing.T) {
 	url, _ := newDatabase(t)
 	r := startReplica(t, url, "", "--strategy=row")

@@ -32,7 +32,6 @@ var badSettings = []struct {
 	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
 	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
 	{"failpoint without the lab", "serve --failpoint=after-guard=kill", []string{"--failpoint", "--lab"}},
-	{"killing without the lab", "serve --lab-kill=redis", []string{"--lab-kill", "--lab", "SHOP_LAB_KILL"}},
 	{"killing what has no fault", "serve --lab --lab-kill=etcd", []string{"--lab-kill", "redis"}},
 	{"a kill that is not allowed", "race --fault=kill", []string{"kill", "--lab-kill=redis", "SHOP_LAB_KILL=redis"}},
 	{"a kill of another flow", "race --flow=transfer --fault=kill --lab-kill=redis", []string{"no fault", "kill", "transfer"}},

@@ -80,13 +80,15 @@ func TestEndings_ADeadServerEndsTheCommandAndIsNamed(t *testing.T) {
 // ends the command.
 func TestEndings_ADeadServerIsStartedAgainIfTheCommandSaysSo(t *testing.T) {
 	t.Parallel()
-	s := await(t, local(t, "exec", "--servers", "redis-memory,etcd", "--restart", "redis-memory", "--", "sh", "-c", "echo $$ $SHOP_STACK; test $SHOP_LAB_KILL = redis || exit 1; "+forever2))
-	first := attach(t, s, "redis-memory")
-	kill(t, first.PID, syscall.SIGKILL)
-	eventually(t, "another process of it runs", func() bool {
-		now := attach(t, s, "redis-memory")
-		return now.State == stack.Running && now.PID != first.PID && now.Addr == first.Addr
-	})
+	s := await(t, local(t, "exec", "--servers", "redis-memory,etcd3,etcd", "--restart", "redis-memory,etcd3", "--", "sh", "-c", "echo $$ $SHOP_STACK; test $SHOP_LAB_KILL = redis || exit 1; "+forever2))
+	for _, name := range []string{"redis-memory", "etcd3-2"} {
+		first := attach(t, s, name)
+		kill(t, first.PID, syscall.SIGKILL)
+		eventually(t, "another process of "+name+" runs", func() bool {
+			now := attach(t, s, name)
+			return now.State == stack.Running && now.PID != first.PID && now.Addr == first.Addr
+		})
+	}
 	kill(t, attach(t, s, "etcd").PID, syscall.SIGKILL)
 	if code := s.code(t); code != 2 {
 		t.Errorf("exit code %d, want 2", code)

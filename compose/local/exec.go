@@ -19,7 +19,7 @@ import (
 
 type execCmd struct {
 	Servers []string      `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
-	Restart []string      `help:"Servers of --servers that are started again whenever they end; the end of another one ends the command. If Redis is one of them, SHOP_LAB_KILL lets the lab of the command end it." placeholder:"NAME,…"`
+	Restart []string      `help:"Servers of --servers that are started again whenever they end; the end of another one ends the command. If Redis is one of them, and SHOP_LAB_KILL is not set, it is set to redis: the lab of the command may end Redis." placeholder:"NAME,…"`
 	While   int           `help:"Also stop when the process with this pid exits (in a Makefile: make itself)." placeholder:"PID"`
 	Print   bool          `help:"First print the settings of the servers, as up does: other shells can use the servers while the command runs."`
 	Grace   time.Duration `default:"10s" help:"Time for the command to exit after a signal."`
@@ -84,11 +84,11 @@ func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.St
 func (c *execCmd) keep(ctx context.Context, s *stack.Stack) (env []string, err error) {
 	running, err := s.Servers(ctx)
 	for _, server := range running {
-		if !slices.Contains(c.Restart, server.Name) {
+		if !slices.Contains(c.Restart, server.Kind) { // its name has a number if there are several of the kind
 			continue
 		}
 		err = errors.Join(err, server.Keep(ctx))
-		if server.Env["SHOP_REDIS_URL"] != "" {
+		if _, set := os.LookupEnv("SHOP_LAB_KILL"); !set && server.Env["SHOP_REDIS_URL"] != "" {
 			env = []string{"SHOP_LAB_KILL=redis"}
 		}
 	}

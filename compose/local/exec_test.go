@@ -89,6 +89,20 @@ func TestExec_AServerWhoseAddressIsSetIsNotStarted(t *testing.T) {
 	}
 }
 
+// An empty one forbids the lab to end Redis.
+func TestExec_TheVariableOfTheKillStaysAsItIsSet(t *testing.T) {
+	t.Parallel()
+	cmd := local(t, "exec", "--servers", "redis", "--restart", "redis", "--", "env")
+	cmd.Env = append(cmd.Env, "SHOP_LAB_KILL=")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := setting(t, string(out), "SHOP_LAB_KILL"); got != "" {
+		t.Errorf("SHOP_LAB_KILL=%s, want it empty", got)
+	}
+}
+
 // Without compaction etcd's quota is full after three million transfers.
 func TestExec_EtcdCompactsOldRevisions(t *testing.T) {
 	t.Parallel()

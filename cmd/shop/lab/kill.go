@@ -16,27 +16,25 @@ import (
 const (
 	backTime = 10 * time.Second // for a killed server to come back
 	backTick = 10 * time.Millisecond
-	meetTime = 150 * time.Millisecond // for the requests of the other lanes that meet the same kill
+	meetTime = 500 * time.Millisecond // for the requests of the other lanes that meet the same kill
 )
 
-// killer ends Redis over its own protocol, and waits until it is back: what runs the server starts it again. The lanes
-// of a race have one killer, as they have one server: a kill waits for a moment, so that it hits a holder in each lane.
+// killer ends Redis once over its own protocol, and waits until it is back: what runs the server starts it again. The
+// lanes of a race have one killer, as they have one server: the kill is that of all lanes, and waits for a moment, so
+// that it hits a holder in each of them.
 type killer struct {
 	client  *redis.Client // of its own, which repeats nothing: a second SHUTDOWN would reach the server that came back
 	marker  string        // a key: if it is gone, so are the locks
 	records []*record
+	life    context.Context // of the kill
+	stop    context.CancelFunc
+	met     chan struct{} // closed when all lanes have a request at the kill
+	ended   chan struct{} // closed when the kill is over
 
-	mu   sync.Mutex
-	now  *kill // nil: there is none
-	err  error // of the first kill that failed; no other begins after it
-	work sync.WaitGroup
-}
-
-// kill is one end of the server.
-type kill struct {
-	lanes int           // that have a request at it
-	met   chan struct{} // closed when all lanes have
-	ended chan struct{}
+	mu    sync.Mutex
+	lanes int   // that have a request at the kill
+	err   error // of the kill
+	work  sync.WaitGroup
 }
 
 // allows returns an error unless the settings of the server allow the race.
@@ -52,64 +50,72 @@ func newKiller(cfg Config) (*killer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &killer{client: client, marker: cfg.LockPrefix + "-kill"}, nil
+	k := &killer{client: client, marker: cfg.LockPrefix + "-kill", met: make(chan struct{}), ended: make(chan struct{})}
+	k.life, k.stop = context.WithCancel(context.Background())
+	return k, nil
 }
 
 func (k *killer) close() {
+	k.stop()
 	k.work.Wait()
 	_ = k.client.Close()
 }
 
-// kill kills the server, or shares a kill that has begun. It returns when the server is back, or ctx ends.
-func (k *killer) kill(ctx context.Context) {
+// kill lets an attempt of a lane kill the server, or share the kill that another lane has begun. It returns true when
+// the server is back, or ctx ends; false if the kill was over before.
+func (k *killer) kill(ctx context.Context, r *record, attempt int) bool {
 	k.mu.Lock()
-	if k.err != nil {
+	select {
+	case <-k.ended:
 		k.mu.Unlock()
-		return
+		return false
+	default:
 	}
-	if k.now == nil {
-		k.now = &kill{met: make(chan struct{}), ended: make(chan struct{})}
-		met := k.now.met
-		k.work.Go(func() {
-			select {
-			case <-met:
-			case <-time.After(meetTime):
-			}
-			k.end(k.run())
-		})
+	r.add(Event{Attempt: attempt, Kind: "killed"})
+	if k.lanes++; k.lanes == 1 {
+		k.work.Go(k.once)
 	}
-	now := k.now
-	if now.lanes++; now.lanes == len(k.records) {
-		close(now.met)
+	if k.lanes == len(k.records) {
+		close(k.met)
 	}
 	k.mu.Unlock()
 	select {
-	case <-now.ended:
+	case <-k.ended:
 	case <-ctx.Done():
 	}
+	return true
 }
 
-// end ends the present kill.
-func (k *killer) end(err error) {
+// once is the kill.
+func (k *killer) once() {
+	select {
+	case <-k.met:
+	case <-time.After(meetTime):
+	}
+	err := k.run()
+	if cancelled := k.life.Err(); cancelled != nil {
+		err = cancelled
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	close(k.now.ended)
-	k.now, k.err = nil, err
+	k.err = err
+	close(k.ended)
 }
 
-// wait waits for the end of all kills, and returns the error of the one that failed.
-func (k *killer) wait() error {
+// wait waits for the end of the kill, if one has begun, and returns its error. When ctx ends, so does the kill.
+func (k *killer) wait(ctx context.Context) error {
+	defer context.AfterFunc(ctx, k.stop)()
 	k.work.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.err
 }
 
-// run kills the server once. The nearest to a crash that Redis offers: NOSAVE writes no snapshot, NOW waits for no
+// run kills the server. The nearest to a crash that Redis offers: NOSAVE writes no snapshot, NOW waits for no
 // replica, FORCE ignores what would prevent the end. It does flush an append-only file, which a crash may cut short.
 func (k *killer) run() error {
 	server := "Redis at " + k.client.Options().Addr
-	ctx, cancel := context.WithTimeout(context.Background(), backTime)
+	ctx, cancel := context.WithTimeout(k.life, backTime)
 	defer cancel()
 	before, err := k.runID(ctx)
 	if err == nil {

@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -123,6 +126,61 @@ func TestRace_ThatItsServerIsNotBackIsSaidBesideTheVerdict(t *testing.T) {
 	}
 	if !slices.Contains(r.Lanes[0].kinds(), "down") || slices.Contains(r.Lanes[0].kinds(), "back") {
 		t.Errorf("events %v", r.Lanes[0].kinds())
+	}
+}
+
+// openKiller returns a killer of lanes that have sent a request each, their attempt 1.
+func openKiller(t *testing.T, redisURL string, lanes int) *killer {
+	t.Helper()
+	k, err := newKiller(Config{RedisURL: redisURL, LockPrefix: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.close)
+	for range lanes {
+		r := newRecord(time.Now())
+		r.begin(1, 1, 0)
+		k.records = append(k.records, r)
+	}
+	return k
+}
+
+// The kill is that of all lanes, also of one whose request comes when the server is back.
+func TestKiller_ALaneThatComesLateKillsNoSecondTime(t *testing.T) {
+	t.Parallel()
+	k := openKiller(t, keptRedis(t, "redis-memory"), 2)
+	early, late := k.records[0], k.records[1]
+	if !k.kill(t.Context(), early, 1) {
+		t.Error("the first request killed nothing")
+	}
+	if k.kill(t.Context(), late, 1) {
+		t.Error("the late request has killed too")
+	}
+	if err := k.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for r, want := range map[*record][]string{early: {"asked", "killed", "down", "back"}, late: {"asked", "down", "back"}} {
+		_, events := r.now(0)
+		if got := (Lane{Events: events}).kinds(); !slices.Equal(got, want) {
+			t.Errorf("events %v, want %v", got, want)
+		}
+	}
+}
+
+func TestKiller_ACancelledRaceDoesNotWaitForTheServer(t *testing.T) {
+	t.Parallel()
+	client := mortalRedis(t)
+	k := openKiller(t, "redis://"+client.Options().Addr, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go k.kill(ctx, k.records[0], 1)
+	locktest.Eventually(t, "Redis is down", func() bool {
+		_, events := k.records[0].now(0)
+		return slices.Contains((Lane{Events: events}).kinds(), "down")
+	})
+	cancel()
+	begin := time.Now()
+	if err := k.wait(ctx); !errors.Is(err, context.Canceled) || time.Since(begin) > backTime/2 {
+		t.Errorf("%v after %v", err, time.Since(begin))
 	}
 }
 

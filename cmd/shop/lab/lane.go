@@ -19,7 +19,7 @@ const (
 	waitMean     = 250 * time.Millisecond // of a client before each request
 	workMean     = 2 * time.Millisecond   // of a request between its reading and its writing
 	cutTime      = time.Second            // of the connections to what grants the locks
-	hitsMax      = 2                      // pauses, or cuts
+	hitsMax      = 2                      // pauses, or cuts; there is one kill
 	dropLead     = 25 * time.Millisecond  // from the loss of a lock to the writing: longer than the longest pause of a waiter
 	dropTimeout  = time.Second
 	killLead     = 650 * time.Millisecond // from the return of the server to the writing: longer than a breaker is open
@@ -173,9 +173,9 @@ func (l *lane) pass(ctx context.Context, r *replica, attempt int, at moment) {
 			each.locks.cut(cutTime)
 		}
 	case l.settings.Fault == Kill && hit:
-		l.record.add(Event{Attempt: attempt, Kind: "killed"})
-		l.killer.kill(ctx)
-		work += killLead
+		if l.killer.kill(ctx, l.record, attempt) {
+			work += killLead
+		}
 	case l.settings.Fault == Drop && drop && r.drop != nil:
 		bounded, cancel := context.WithTimeout(ctx, dropTimeout)
 		defer cancel()

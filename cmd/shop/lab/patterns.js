@@ -1,7 +1,7 @@
 // The page of patterns: measures one lock after another, and writes the figures beside its row.
 const $ = (id) => document.getElementById(id);
 const cells = [...document.querySelectorAll("[data-measure]")];
-const figure = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const figure = new Intl.NumberFormat("en", { maximumFractionDigits: 0, maximumSignificantDigits: 2, roundingPriority: "morePrecision" });
 
 // rowName is the number of a row's pattern and its name.
 const rowName = (cell) => [...cell.parentElement.cells].slice(0, 2).map((c) => c.innerText.trim()).filter(Boolean).join(" ");

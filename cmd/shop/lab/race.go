@@ -171,7 +171,7 @@ func (r *Race) Run(ctx context.Context, watch func(Progress)) (*Result, error) {
 	}
 	lanes.Wait()
 	if r.killer != nil {
-		if err := r.killer.wait(); err != nil {
+		if err := r.killer.wait(ctx); err != nil {
 			result.Error = err.Error()
 		}
 	}

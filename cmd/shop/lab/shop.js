@@ -136,7 +136,7 @@ function show() {
   if (customers.some((c) => c.Name === chosen)) $("who").customer.value = chosen;
   options($("buy").sku, (state.Products ?? []).map((p) => [p.SKU, p.Name]));
   for (const e of document.querySelectorAll(".other")) e.textContent = other()?.Name ?? "the other";
-  rows("products", (state.Products ?? []).map((p) => [p.Name, money(p.Price, p.Currency), p.Stock]));
+  rows("products", (state.Products ?? []).map((p) => [p.Name, money(p.Price, p.Currency), p.Stock, p.ClientMax ? `at most ${p.ClientMax} each` : ""]));
   rows("accounts", customers.map(({ Name, Account: a }) => [Name, money(a.Balance, a.Currency), money(a.Balance - a.Held, a.Currency)]));
   rows("wallets", customers.map(({ Name, Wallet: w }) => [Name, w ? money(w.Balance, w.Currency) : "MongoDB does not say"]));
   const shown = news("orders", (state.Orders ?? []).map((o) => [`${o.ID}/${o.SKU}/${o.Status}`,
