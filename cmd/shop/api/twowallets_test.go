@@ -11,6 +11,8 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
+	"shop/wallet/mongotest"
 )
 
 // besideWallets starts another server of the same shop, with its own connections, queues
@@ -19,7 +21,7 @@ func (s *shop) besideWallets() *shop {
 	s.t.Helper()
 	other := *s
 	other.pool = pgtest.Pool(s.t, s.pool.Config().ConnString())
-	db := connectMongo(s.t).Database(s.walletBackend.db.Name())
+	db := mongotest.Connect(s.t, locktest.Env(s.t, "SHOP_MONGO_URL")).Database(s.walletBackend.db.Name())
 	front := s.front
 	front.Pool, front.Metrics = other.pool, prometheus.NewRegistry()
 	front.Wallets = (&walletBackend{Service: s.walletBackend.serve(s.t, db)}).by

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -20,6 +19,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/wallet"
+	"shop/wallet/mongotest"
 )
 
 // walletBackend is the backend of the wallet routes: a database of its own in the real
@@ -65,14 +65,7 @@ func (s *shop) openWalletBackend(front *api.Config) {
 // openWallets opens a shop with wallets.
 func openWallets(t *testing.T, options ...option) *shop {
 	t.Helper()
-	db := connectMongo(t).Database("api_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
-	t.Cleanup(func() { // t.Context is already cancelled here
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := db.Drop(ctx); err != nil {
-			t.Errorf("drop database: %v", err)
-		}
-	})
+	db, _ := mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
 	if err := wallet.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
@@ -91,19 +84,6 @@ func (c *walletBackend) by(strategy string) (*wallet.Service, error) {
 func (c *walletBackend) serve(t *testing.T, db *mongo.Database) *wallet.Service {
 	t.Helper()
 	return must(wallet.New(wallet.Config{Database: db, Bonus: c.bonus, Encode: api.EncodeWallet}))(t)
-}
-
-func connectMongo(t *testing.T) *mongo.Client {
-	t.Helper()
-	client := must(mongo.Connect(must(wallet.ClientOptions(locktest.Env(t, "SHOP_MONGO_URL")))(t)))(t)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := client.Disconnect(ctx); err != nil {
-			t.Errorf("disconnect: %v", err)
-		}
-	})
-	return client
 }
 
 // wallet opens a wallet of the owner.
