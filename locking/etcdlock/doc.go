@@ -115,7 +115,8 @@
 //	nonce              a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
 //	nonce reuse        etcd keeps deleted names until its next compaction, and walks over all of
 //	                   them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
-//	                   Only the nonce of an answered release is used again.
+//	                   Only the nonce of an answered release is used again, and a grant is released once
+//	                   (TestRelease_ASecondOne…).
 //	fencing key        a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)
 //	orphans            a ctx that ends leaves no waiter, and other callers lose nothing (TestAcquire_CtxThatEnds…)
 //	session abandoned  an etcd that does not confirm a removal cannot keep keys for ever (TestSession_IsAbandoned…)

@@ -17,6 +17,8 @@ type grant struct {
 	*attempt
 	lease locking.Lease // Until: guarded by the Store's mutex
 	timer *time.Timer   // deletes the keys at Until
+
+	claimed bool // by a Release; guarded by the Store's mutex
 }
 
 // grant makes a Lease of an attempt that is first in its queues. Its Until is that of
@@ -131,15 +133,15 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 // Release frees the keys, if l still holds all of them. If one is lost, it returns
 // locking.ErrLost, and the others are freed all the same, in the background: no other
 // attempt has their names. After any other error the release is retried in the
-// background.
+// background. A second Release at the same time returns locking.ErrLost.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	g, err := s.grantOf(l)
+	g, err := s.claim(l)
 	if err != nil {
 		return err
 	}
-	answer, err := s.txn(ctx, g.mine(), g.deletes())
-	if err = classify(ctx, err); err == nil && !answer.Succeeded {
+	held, err := g.free(ctx)
+	if err = classify(ctx, err); err == nil && !held {
 		err = locking.ErrLost
 	}
 	s.mu.Lock()
@@ -151,4 +153,34 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 		s.nonces = append(s.nonces, g.nonce) // all requests under it are answered, or compare the fence
 	}
 	return err
+}
+
+// claim finds the grant of l for one Release. The answer to its request lets the next attempt use the names: another
+// Release would delete that attempt's waiter.
+func (s *Store) claim(l locking.Lease) (*grant, error) {
+	g, err := s.grantOf(l)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g.claimed {
+		return nil, locking.ErrLost
+	}
+	g.claimed = true
+	return g, nil
+}
+
+// free deletes the names of a grant, and reports whether it still had all of them. A delete of one name is faster than a
+// transaction, and needs no comparison: until the nonce is used again, only this attempt can have put it.
+func (g *grant) free(ctx context.Context) (held bool, err error) {
+	s := g.session.store
+	if len(g.keys) > 1 {
+		answer, err := s.txn(ctx, g.mine(), g.deletes())
+		return err == nil && answer.Succeeded, err
+	}
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
+	defer cancel()
+	answer, err := s.client.Delete(limited, g.name(g.keys[0]))
+	return err == nil && answer.Deleted == 1, err
 }

@@ -38,7 +38,7 @@ func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 		end  func(locking.Lease)
 	}{
 		{"the answer to release is lost", func(l locking.Lease) { // first: a removal in the background could lose its answer instead
-			w.loseTxn(nil)
+			w.loseDelete()
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				locktest.Eventually(t, "the answer is lost", func() bool { return w.lostSoFar() > 0 })
@@ -101,4 +101,24 @@ func TestRelease_ConcurrentOnesDoNotAffectALaterLease(t *testing.T) {
 		}
 		locktest.Released(t, store, next)
 	}
+}
+
+// The answer to the first would let the next attempt use the name that the second is about to delete.
+func TestRelease_ASecondOneAtTheSameTimeSendsNothing(t *testing.T) {
+	t.Parallel()
+	store, w, other, _ := behindProxy(t, 20*time.Second)
+	lease := locktest.Taken(t, store, "k")
+	unblock := w.holdNext("/DeleteRange")
+	defer unblock()
+	first := make(chan error, 1)
+	go func() { first <- store.Release(t.Context(), lease) }()
+	locktest.Eventually(t, "the first is under way", func() bool { return w.heldSoFar() == 1 })
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("the second: %v, want %v", err, locking.ErrLost)
+	}
+	unblock()
+	if err := <-first; err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 }

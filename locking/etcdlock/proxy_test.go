@@ -80,6 +80,11 @@ func (w *rpcProxy) loseTxn(said error) {
 	w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1, "/Txn", said })
 }
 
+// loseDelete loses the answer to the next release of one key.
+func (w *rpcProxy) loseDelete() {
+	w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1, "/DeleteRange", nil })
+}
+
 func (w *rpcProxy) delayEach(d time.Duration) { w.set(func(w *rpcProxy) { w.delay = d }) }
 
 func (w *rpcProxy) lostSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.lost }); return n }
