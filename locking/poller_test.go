@@ -28,10 +28,20 @@ func (k *polledKey) take() (Lease, error) {
 	return Lease{Owner: "me"}, nil
 }
 
-func (k *polledKey) release(p *Poller) {
+func (k *polledKey) free() {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.held = false
-	k.mu.Unlock()
+}
+
+func (k *polledKey) asked() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.requests
+}
+
+func (k *polledKey) release(p *Poller) {
+	k.free()
 	p.Released([]string{"k"})
 }
 
@@ -127,9 +137,9 @@ func TestPoller_ATurnEnds(t *testing.T) {
 				}
 				time.Sleep(3 * time.Hour)
 				synctest.Wait()
-				// The third release, after 75 s, is not within a minute of the first grant. So the fourth request ends its
-				// pause, which it began after 50 s, and begins the next turn.
-				next := 50*time.Second + time.Hour
+				// The third release, after 75 s, is not within a minute of the first grant. So the fourth request pauses, and
+				// begins the next turn.
+				next := 75*time.Second + time.Hour/togetherMax
 				want := []time.Duration{0, 25 * time.Second, 50 * time.Second, next, next + 25*time.Second, next + 50*time.Second}
 				if !slices.Equal(grants, want) {
 					t.Errorf("granted after %v, want %v", grants, want)
@@ -137,6 +147,191 @@ func TestPoller_ATurnEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// passing is a Poller whose store passes leases, and what it did.
+type passing struct {
+	*Poller
+	polledKey
+	passes, frees int
+	unused        []Lease
+}
+
+func newPassing() *passing {
+	p := &passing{Poller: hourly()}
+	p.held = true
+	p.Unused = func(l Lease) { p.unused = append(p.unused, l) }
+	return p
+}
+
+// release releases k with a pass, before whose end it calls meanwhile.
+func (p *passing) release(meanwhile func()) error {
+	return p.Release(Lease{Keys: []string{"k"}}, func() (Lease, error) {
+		p.passes++
+		until := time.Now().Add(time.Hour)
+		meanwhile()
+		return Lease{Keys: []string{"k"}, Owner: "passed", Until: until}, nil
+	}, func() error {
+		p.frees++
+		p.free()
+		return nil
+	})
+}
+
+// wait starts a request. Its result is in the channel.
+func (p *passing) wait(ctx context.Context, keys ...string) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.Acquire(ctx, keys, p.take)
+		result <- err
+	}()
+	synctest.Wait()
+	return result
+}
+
+// One request to the server ends a lease and makes the next, as long as requests wait and the turn is not over.
+func TestPoller_AReleasePassesTheKeyOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPassing()
+		var waits []<-chan error
+		for range 5 {
+			waits = append(waits, p.wait(t.Context(), "k"))
+		}
+		for i, wait := range waits {
+			if i == 4 {
+				time.Sleep(p.Turn) // it is over after this release
+			}
+			if err := p.release(func() {}); err != nil {
+				t.Error(err)
+			}
+			if i < 4 {
+				if err := <-wait; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		synctest.Wait()
+		if p.asked() != 1 || p.passes != 4 || p.frees != 1 || len(waits[4]) != 0 {
+			t.Errorf("%d requests, want the first's; %d passes, want 4; %d releases without, want 1", p.asked(), p.passes, p.frees)
+		}
+		time.Sleep(time.Hour)
+		if err := <-waits[4]; err != nil || p.asked() != 2 {
+			t.Errorf("%v, %d requests", err, p.asked())
+		}
+		wantForgotten(t, p.Poller)
+	})
+}
+
+// A lease that was passed to a request which has left, or too late, is released. None is passed to a request for several keys.
+func TestPoller_ALeaseThatNoRequestTakesIsReleased(t *testing.T) {
+	for name, test := range map[string]struct {
+		keys           []string
+		leaves         bool          // during the pass
+		late           time.Duration // the pass
+		passes, unused int
+	}{
+		"taken":                 {[]string{"k"}, false, 0, 1, 0},
+		"it has left":           {[]string{"k"}, true, 0, 1, 1},
+		"it comes after Until":  {[]string{"k"}, false, time.Hour, 1, 1},
+		"it wants several keys": {[]string{"j", "k"}, false, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPassing()
+				p.Pause.Base, p.Pause.Max = 24*time.Hour, 24*time.Hour
+				ctx, cancel := context.WithCancel(t.Context())
+				wait := p.wait(ctx, test.keys...)
+				err := p.release(func() {
+					time.Sleep(test.late)
+					if test.leaves {
+						cancel()
+						synctest.Wait()
+					}
+				})
+				synctest.Wait()
+				if err != nil || p.passes != test.passes || len(p.unused) != test.unused {
+					t.Errorf("%v, %d passes, %d leases released as unused; want %d and %d", err, p.passes, len(p.unused), test.passes, test.unused)
+				}
+				cancel()
+				<-wait
+				wantForgotten(t, p.Poller)
+			})
+		})
+	}
+}
+
+// The first has got a lease, and left at the same time.
+func TestPoller_AWaiterThatLeavesPassesItsLeaseOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 { // in which order it sees the two is random
+			p := newPassing()
+			ctx, cancel := context.WithCancel(t.Context())
+			first, second := p.wait(ctx, "k"), p.wait(t.Context(), "k")
+			if err := p.release(cancel); err != nil {
+				t.Error(err)
+			}
+			got := <-first
+			synctest.Wait()
+			if granted := len(second) == 1; granted == (got == nil) || len(p.unused) != 0 {
+				t.Fatalf("the first: %v; the second granted: %v; %d leases released as unused", got, granted, len(p.unused))
+			}
+			if got == nil {
+				_ = p.release(func() {})
+			}
+			if err := <-second; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// After a pass that has done nothing the key is freed in two requests; after one without an answer the first request
+// asks the server.
+func TestPoller_APassMayFail(t *testing.T) {
+	for name, test := range map[string]struct{ pass, want error }{
+		"lost":      {ErrLost, nil},
+		"no answer": {ErrOutcomeUnknown, ErrOutcomeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPassing()
+				wait, frees := p.wait(t.Context(), "k"), 0
+				err := p.Release(Lease{Keys: []string{"k"}}, func() (Lease, error) {
+					if test.pass != ErrLost {
+						p.free()
+					}
+					return Lease{}, test.pass
+				}, func() error { frees++; p.free(); return nil })
+				if !errors.Is(err, test.want) || (frees == 1) != (test.want == nil) {
+					t.Errorf("release: %v, want %v; %d without a pass", err, test.want, frees)
+				}
+				if err := <-wait; err != nil || p.asked() != 2 {
+					t.Errorf("the next request: %v, after %d", err, p.asked())
+				}
+			})
+		})
+	}
+}
+
+// A request that polls for others as well does so as often as all of them would, for as long as one would pause equally.
+func TestPoller_ManyPauseShorter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := hourly()
+		p.Pause.Max = 2 * time.Hour
+		for _, together := range []int{1, 2, togetherMax, 20} {
+			p.queue.Join(nil, "k")
+			for p.Len("k") < together {
+				p.queue.Join(nil, "k")
+			}
+			n := min(together, togetherMax)
+			first, equal := time.Hour/time.Duration(n), equalPauses*n
+			for number, want := range map[int]time.Duration{0: first, equal - 1: first, equal: 2 * first, 5 * equal: min(32*first, 2*time.Hour)} {
+				if got := p.pause([]string{"j", "k"}, number); got != want {
+					t.Errorf("pause %d of %d requests: %v, want %v", number, together, got, want)
+				}
+			}
+		}
+	})
 }
 
 // A holder that keeps the key for longer than a turn wakes the next one all the same: no grant of this turn has

@@ -91,6 +91,16 @@ func (q *Queue[K]) Len(key K) int {
 	return len(q.queues[key])
 }
 
+// First returns the keys of the ticket that is first in the queue of key; nil: the queue is empty.
+func (q *Queue[K]) First(key K) []K {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queues[key]) == 0 {
+		return nil
+	}
+	return q.queues[key][0].keys
+}
+
 // Waiting returns how many tickets with an owner wait for their turn.
 func (q *Queue[K]) Waiting() (n int) {
 	q.mu.Lock()

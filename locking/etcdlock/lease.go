@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,7 +19,7 @@ type grant struct {
 	lease locking.Lease // Until: guarded by the Store's mutex
 	timer *time.Timer   // deletes the keys at Until
 
-	claimed bool // by a Release; guarded by the Store's mutex
+	claimed atomic.Bool // by a Release
 }
 
 // grant makes a Lease of an attempt that is first in its queues. Its Until is that of
@@ -136,7 +137,10 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 // background. A second Release at the same time returns locking.ErrLost.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	g, err := s.claim(l)
+	g, err := s.grantOf(l)
+	if err == nil && g.claimed.Swap(true) {
+		err = locking.ErrLost // the answer to the first Release lets the next attempt use the names
+	}
 	if err != nil {
 		return err
 	}
@@ -153,22 +157,6 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 		s.nonces = append(s.nonces, g.nonce) // all requests under it are answered, or compare the fence
 	}
 	return err
-}
-
-// claim finds the grant of l for one Release. The answer to its request lets the next attempt use the names: another
-// Release would delete that attempt's waiter.
-func (s *Store) claim(l locking.Lease) (*grant, error) {
-	g, err := s.grantOf(l)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g.claimed {
-		return nil, locking.ErrLost
-	}
-	g.claimed = true
-	return g, nil
 }
 
 // free deletes the names of a grant, and reports whether it still had all of them. A delete of one name is faster than a

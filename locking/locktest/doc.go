@@ -53,8 +53,11 @@
 //	trust by the wall clock                          Expires/FreesTheKeysAfterUntil
 //	ignores ctx                                      Ctx/EndedBeforehandTakesNothing, Ctx/ReturnsAtOnceWithoutAnAnswer
 //	leaves a waiter behind                           Ctx/ReturnsAtOnceWhileWaiting
+//	passes a waiter others' keys, or an old fence    HandOver/OnlyTheirOwn
+//	passes a waiter what is left of a TTL            HandOver/HoldsUntilUntil
 //	forgets its own request                          Reply/LostOnAcquire
-//	takes silence for an answer                      Reply/NeverComes, Reply/LostOnRenew, Reply/LostOnRelease
+//	takes silence for an answer                      Reply/NeverComes, Reply/LostOnRenew, Reply/LostOnRelease,
+//	                                                 Reply/LostOnHandOver
 //	several keys one by one                          Multi/AllOrNone
 //	the first of several keys                        Multi/Refused
 //	ignores case, trims spaces                       Keys/OddOnesNeverCollide

@@ -145,6 +145,7 @@ func common() []check {
 		{"Exclusion/GoroutinesShareOneStore", exclusionOneStore},
 		{"Exclusion/SeveralStores", exclusionSeveralStores},
 		{"Own/ReleaseAndRenewTouchOnlyTheirOwn", ownOnly},
+		{"HandOver/OnlyTheirOwn", handOverOwn},
 		{"Lost/StaysLost", lostStaysLost},
 		{"Ctx/EndedBeforehandTakesNothing", ctxEnded},
 		{"Ctx/ReturnsAtOnceWhileWaiting", ctxWaiting},
@@ -163,6 +164,7 @@ func disturbed() []check {
 		{"Reply/LostOnAcquire", replyLostOnAcquire},
 		{"Reply/NeverComes", replyNeverComes},
 		{"Reply/LostOnRelease", replyLostOnRelease},
+		{"Reply/LostOnHandOver", replyLostOnHandOver},
 		{"Reply/LostOnRenew", replyLostOnRenew},
 	}
 }
@@ -183,7 +185,7 @@ func promised(p Promises) []check {
 		either(p.MultiKey, check{"Multi/AllOrNone", multiAllOrNone}, check{"Multi/Refused", multiRefused}),
 	}
 	if p.Expires {
-		list = append(list, check{"Renew/KeepsTheKeysPastTheTTL", renewKeeps}, check{"Own/RefusedRenewProlongsNothing", expiresOnTime})
+		list = append(list, check{"HandOver/HoldsUntilUntil", handOverUntil}, check{"Renew/KeepsTheKeysPastTheTTL", renewKeeps}, check{"Own/RefusedRenewProlongsNothing", expiresOnTime})
 	}
 	if p.Fences {
 		list = append(list, either(p.FencePersists,

@@ -52,7 +52,7 @@ func TestFailing_NamesTheChecksOfAStoreThatDoesNotExclude(t *testing.T) {
 	for _, name := range []string{
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
 		"Lost/StaysLost", "Ctx/EndedBeforehandTakesNothing", "Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey",
-		"TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Fence/GrowsOverGrants", "Multi/AllOrNone",
+		"TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Fence/GrowsOverGrants", "Multi/AllOrNone", "HandOver/OnlyTheirOwn", "HandOver/HoldsUntilUntil",
 		"Expires/FreesTheKeysAfterUntil", "Multi/FenceAboveThoseOfEachKey", "Fence/SurvivesRestart",
 	} {
 		if failures[name] == "" {
@@ -66,6 +66,7 @@ func TestFailing_NamesTheChecksOfAStoreThatGrantsNothing(t *testing.T) {
 	failures := locktest.Failing(t, always(useless{err: errors.New("out of order")}), promises)
 	for _, name := range []string{
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
+		"HandOver/OnlyTheirOwn", "HandOver/HoldsUntilUntil",
 		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Own/RefusedRenewProlongsNothing", "Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWhileWaiting",
 		"Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey", "TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys",
 		"Fence/GrowsOverGrants", "Fence/SurvivesRestart", "FIFO/Not", "Expires/FreesTheKeysAfterUntil",

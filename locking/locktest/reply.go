@@ -113,6 +113,31 @@ func replyLostOnRelease(s *suite) {
 	})
 }
 
+// replyLostOnHandOver is replyLostOnRelease while another request of the store waits: the store may pass the key to it
+// with the request whose reply is lost. The waiter must be granted the key, with a lease that excludes others.
+func replyLostOnHandOver(s *suite) {
+	s.rounds(3*time.Second, func(ttl time.Duration, key string) error {
+		w, _ := s.proxied(ttl)
+		other := s.open(s.long())
+		lease := s.try(w.Store, key)
+		waiter := s.waiter(w.Store, other, key)
+		w.Lose(1)
+		if err := w.Store.Release(s.within(deadline), lease); errors.Is(err, locking.ErrLost) {
+			return s.void(lease, err)
+		}
+		next, err := (<-waiter).Pair()
+		w.Lose(0)
+		if err != nil {
+			s.Fatalf("the waiter: %v", err)
+		}
+		s.inspect(next, []string{key})
+		if s.Fences && next.Fence <= lease.Fence {
+			s.Errorf("fence %d after %d", next.Fence, lease.Fence)
+		}
+		return s.serves(w.Store, other, next)
+	})
+}
+
 // replyLostOnRenew checks that a lost reply is no ErrLost, and that the lease can still be
 // renewed.
 func replyLostOnRenew(s *suite) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -122,6 +123,45 @@ func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Sto
 			return l, locking.ErrOutcomeUnknown
 		}}
 	}
+}
+
+// passes makes a store that passes its keys on with the request that q makes for a lease and the next owner.
+func passes(q func(s *Store, l locking.Lease, owner string) request) func(*Store) locking.Store {
+	return func(s *Store) locking.Store {
+		free := func(ctx context.Context, l locking.Lease) error {
+			return s.poller.Release(l, func() (locking.Lease, error) {
+				sent, owner := time.Now(), rand.Text()
+				g, err := s.send(ctx, q(s, l, owner))
+				if errors.Is(err, mongo.ErrNoDocuments) {
+					err = locking.ErrLost
+				}
+				return locking.Lease{Keys: l.Keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, err
+			}, func() error { return s.Release(ctx, l) })
+		}
+		return locktest.TwistedWaiter{
+			Twisted: locktest.Twisted{Store: s, Free: free},
+			Wait:    func(ctx context.Context, keys []string) (locking.Lease, error) { return s.Acquire(ctx, keys...) },
+		}
+	}
+}
+
+// without removes a field from what passed sets.
+func without(field string) func(s *Store, l locking.Lease, owner string) request {
+	return func(s *Store, l locking.Lease, owner string) request {
+		update := passed(owner, s.ttl)
+		set := update[0][0].Value.(bson.D)
+		set = slices.DeleteFunc(set, func(e bson.E) bool { return e.Key == field })
+		return request{
+			filter: document(l, bson.E{Key: "owner", Value: l.Owner}),
+			update: mongo.Pipeline{{{Key: "$set", Value: set}}},
+		}
+	}
+}
+
+func passesOthers(s *Store) locking.Store {
+	return passes(func(s *Store, l locking.Lease, owner string) request {
+		return request{filter: document(l), update: passed(owner, s.ttl)}
+	})(s)
 }
 
 func neverExpires(s *Store) locking.Store {

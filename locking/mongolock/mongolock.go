@@ -40,7 +40,7 @@ type Store struct {
 }
 
 // turn is how long the requests of a process pass a key to each other without a pause: about ten grants.
-const turn = 30 * time.Millisecond
+const turn = 10 * time.Millisecond
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if they use
 // the same collection, which must hold nothing else. The Store sets its own write
@@ -49,14 +49,18 @@ func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("mongolock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
 	}
-	return &Store{
+	s := &Store{
 		collection:     acknowledged(collection),
 		ttl:            ttl,
 		trust:          ttl - margin(ttl),
 		requestTimeout: requestTimeout(ttl),
 		resolver:       locking.NewResolver(ttl, requestTimeout(ttl)),
-		poller:         locking.Poller{Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
-	}, nil
+	}
+	s.poller = locking.Poller{
+		Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn,
+		Unused: func(l locking.Lease) { s.resolver.Abandon(s.removal(l.Keys[0], l.Owner)) },
+	}
+	return s, nil
 }
 
 // margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL for
@@ -82,7 +86,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 }
 
 // Acquire waits for the key: in this process in the order of arrival, among the processes in any order. The first
-// waiter of each process tries again after 5 to 50 ms, and at once after a release in its process (locking.Poller).
+// waiter of each process tries again after 1 to 50 ms (locking.Poller).
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.
@@ -150,22 +154,35 @@ func (s *Store) removal(key, owner string) func(context.Context) error {
 func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
 	sent := time.Now()
-	if err := s.change(ctx, l, prolonged(s.ttl)); err != nil {
+	if _, err := s.change(ctx, l, prolonged(s.ttl)); err != nil {
 		return l, err
 	}
 	l.Until = sent.Add(s.trust)
 	return l, nil
 }
 
-// Release frees the key. It returns locking.ErrLost if the lease no longer held it.
+// Release frees the key, or passes it to the next waiter of this process. It returns locking.ErrLost if the lease no longer held it.
 // After locking.ErrOutcomeUnknown the release is retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	defer s.poller.Released(l.Keys)
-	if err = s.change(ctx, l, freed); errors.Is(err, locking.ErrOutcomeUnknown) {
+	return s.poller.Release(l, func() (locking.Lease, error) { return s.pass(ctx, l) }, func() error {
+		_, err := s.change(ctx, l, freed)
+		if errors.Is(err, locking.ErrOutcomeUnknown) {
+			s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
+		}
+		return err
+	})
+}
+
+// pass ends l, and makes a lease for the next request of this process. It returns locking.ErrLost if it has done neither.
+func (s *Store) pass(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	owner, sent := rand.Text(), time.Now()
+	g, err := s.change(ctx, l, passed(owner, s.ttl))
+	if errors.Is(err, locking.ErrOutcomeUnknown) {
 		s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
+		s.resolver.Abandon(s.removal(l.Keys[0], owner))
 	}
-	return err
+	return locking.Lease{Keys: l.Keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, err
 }
 
 // Close ends the background work and waits for it, at most as long as for one

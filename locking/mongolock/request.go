@@ -60,6 +60,15 @@ func take(key, owner string, ttl time.Duration) request {
 	}
 }
 
+// passed makes a lease for another owner.
+func passed(owner string, ttl time.Duration) mongo.Pipeline {
+	return mongo.Pipeline{{{Key: "$set", Value: bson.D{
+		{Key: "owner", Value: owner},
+		{Key: "fence", Value: bson.D{{Key: "$add", Value: bson.A{"$fence", int64(1)}}}},
+		{Key: "expires", Value: after(ttl)},
+	}}}}
+}
+
 // prolonged restarts the TTL.
 func prolonged(ttl time.Duration) mongo.Pipeline {
 	return mongo.Pipeline{{{Key: "$set", Value: bson.D{{Key: "expires", Value: after(ttl)}}}}}
@@ -71,20 +80,20 @@ var freed = mongo.Pipeline{{{Key: "$unset", Value: bson.A{"owner", "expires"}}}}
 // change updates the document of a lease, if the lease still holds it. The fence is
 // compared as well as the owner, so that a delayed duplicate of the request to
 // acquire cannot revive a grant.
-func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeline) error {
+func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeline) (grant, error) {
 	if len(l.Keys) != 1 {
-		return locking.ErrLost
+		return grant{}, locking.ErrLost
 	}
-	_, err := s.send(ctx, request{update: update, filter: bson.D{
+	g, err := s.send(ctx, request{update: update, filter: bson.D{
 		{Key: "_id", Value: l.Keys[0]},
 		{Key: "owner", Value: l.Owner},
 		{Key: "fence", Value: int64(l.Fence)},
 		{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$expires", now}}}},
 	}})
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return locking.ErrLost
+		err = locking.ErrLost
 	}
-	return err
+	return g, err
 }
 
 // send sends q and waits for requestTimeout at most. It does not use the caller's session:

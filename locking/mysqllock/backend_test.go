@@ -58,14 +58,14 @@ type target struct {
 // open is a locktest.Open. Each Backend has a database of its own.
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
-	migration, take, free := edited(t, g.edits...)
+	migration, take, pass, free := edited(t, g.edits...)
 	database := newDatabase(t, g.dsn, migration)
 	store := func(cfg *mysql.Config, ttl time.Duration) (locking.Store, error) {
 		store, err := New(connect(t, cfg, 3), ttl)
 		if err != nil {
 			return nil, err
 		}
-		store.takeOne, store.freeOne = take, free
+		store.takeOne, store.passOne, store.freeOne = take, pass, free
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil

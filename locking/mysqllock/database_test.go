@@ -47,12 +47,12 @@ func newDatabase(t testing.TB, dsn, migration string) *mysql.Config {
 }
 
 // edited returns the migration of the locks, and the statements of one.go, with pairs of text replaced.
-func edited(t testing.TB, edits ...string) (migration, take, free string) {
+func edited(t testing.TB, edits ...string) (migration, take, pass, free string) {
 	t.Helper()
 	text, err := Migrations.ReadFile("migrations/00002_locks.sql")
 	must(t, err)
-	parts := strings.Split(locktest.Edited(t, string(text)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
-	return parts[0], parts[1], parts[2]
+	parts := strings.Split(locktest.Edited(t, string(text)+"\x00"+takeOne+"\x00"+passOne+"\x00"+freeOne, edits...), "\x00")
+	return parts[0], parts[1], parts[2], parts[3]
 }
 
 func open(t testing.TB, cfg *mysql.Config) *sql.DB {

@@ -38,9 +38,9 @@
 // meanwhile, or the clock in microseconds if that is greater: so it grows even if a row is deleted. The
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
-// MySQL has no LISTEN: a waiter tries again, after 5 to 50 ms. Of the waiters in one process only the
-// first does. A release in its process wakes it at once. After 40 ms of such hand-overs it pauses, so that other
-// processes can take the key (locking.Poller). A refusal changes no row.
+// MySQL has no LISTEN: a waiter tries again, after 1 to 50 ms. Of the waiters in one process only the
+// first does. A release in its process passes it the key: one UPDATE ends the lease and makes the next, with a greater fence.
+// After 6 ms of such grants the process pauses, so that others can take the key (locking.Poller). A refusal changes no row.
 //
 // # The session lock
 //
@@ -116,6 +116,8 @@
 //	when the lease is over              the fence differs                   one TTL
 //	the reply to release is lost        ErrOutcomeUnknown; retried in the   busy for at most one
 //	                                    background                          TTL after a renewal
+//	… which passed the key to a waiter  the same; both leases are removed   the waiter in this process
+//	in this process                                                         tries again
 //	the reply to renew is lost          an error that is not ErrLost: the   busy
 //	                                    old Until still holds
 //	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free, then a greater

@@ -25,7 +25,9 @@ func mutants() map[string]mutant {
 	const (
 		clock   = "GREATEST(granted, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))"
 		fence   = "IF(again, seen, " + clock + ")"
-		fence1  = "GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))" // of one free key
+		next    = "GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))"
+		as      = "),\n\t\t    owner = x'%[2]x'" // of one free key
+		pass    = "),\n\t\t    owner = x'%[1]x'"
 		free    = "WHERE name = k AND owner = who AND expires"
 		free1   = "AND owner = x'%[2]x' AND fence = %[3]d AND" // of one held key
 		mine    = "INTO held FROM locks\n        WHERE name = k AND owner = who AND fence = granted AND expires > UTC_TIMESTAMP(6)"
@@ -39,16 +41,19 @@ func mutants() map[string]mutant {
 		"releases others' locks": {edits: edit(free, "WHERE name = k AND expires", free1, "AND"), caught: []string{own}},
 		"release does nothing":   {edits: edit(free, "WHERE FALSE AND expires", free1, "AND FALSE AND"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
-			edits:  edit("LAST_INSERT_ID(fence), owner = ''", "0, owner = ''", "SET owner = '',", "SET fence = 0, owner = '',", clock, "granted", fence1, "fence + 1"),
+			edits:  edit("LAST_INSERT_ID(fence), owner = ''", "0, owner = ''", "SET owner = '',", "SET fence = 0, owner = '',", clock, "granted", next+as, "fence + 1"+as),
 			caught: []string{grows},
 		},
-		"fence that never grows":    {edits: edit(fence, "1", fence1, "1"), caught: []string{grows}},
-		"fence above that of a key": {edits: edit("granted = GREATEST(granted, seen + 1)", "granted = seen + 1", clock, "granted"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
-		"table in memory":           {edits: edit("ENGINE = InnoDB", "ENGINE = MEMORY"), caught: []string{"Fence/SurvivesRestart"}},
-		"renews others' locks":      {edits: edit(mine, strings.Replace(mine, "owner = who AND ", "", 1)), caught: []string{own}},
-		"renews expired leases":     {edits: edit(mine, strings.Replace(mine, " AND expires > UTC_TIMESTAMP(6)", "", 1)), caught: []string{"Lost/StaysLost"}},
-		"renew, then compare":       {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
-		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
+		"fence that never grows":       {edits: edit(fence, "1", next+as, "1"+as), caught: []string{grows}},
+		"fence above that of a key":    {edits: edit("granted = GREATEST(granted, seen + 1)", "granted = seen + 1", clock, "granted"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"passes on others' locks":      {edits: edit("AND owner = x'%[4]x' AND fence = %[5]d AND", "AND"), caught: []string{"HandOver/OnlyTheirOwn"}},
+		"passes the fence on":          {edits: edit(next+pass, "fence"+pass), caught: []string{"HandOver/OnlyTheirOwn"}},
+		"passes what is left of a TTL": {edits: edit("expires = UTC_TIMESTAMP(6) + INTERVAL %[2]d MICROSECOND", "expires = expires + INTERVAL 0 * %[2]d MICROSECOND"), caught: []string{"HandOver/HoldsUntilUntil"}},
+		"table in memory":              {edits: edit("ENGINE = InnoDB", "ENGINE = MEMORY"), caught: []string{"Fence/SurvivesRestart"}},
+		"renews others' locks":         {edits: edit(mine, strings.Replace(mine, "owner = who AND ", "", 1)), caught: []string{own}},
+		"renews expired leases":        {edits: edit(mine, strings.Replace(mine, " AND expires > UTC_TIMESTAMP(6)", "", 1)), caught: []string{"Lost/StaysLost"}},
+		"renew, then compare":          {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew does nothing":           {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
 		"no TTL": {edits: edit("fence = granted, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "fence = granted, expires = '9999-12-31'",
 			"UTC_TIMESTAMP(6) + INTERVAL %[3]d MICROSECOND", "'9999-12-31'"), caught: []string{freed}},
 		"own request forgotten":   {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},

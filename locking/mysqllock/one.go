@@ -2,8 +2,11 @@ package mysqllock
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
 	"shop/locking"
 )
@@ -18,6 +21,12 @@ const (
 		SET fence = LAST_INSERT_ID(GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
 		    owner = x'%[2]x', expires = UTC_TIMESTAMP(6) + INTERVAL %[3]d MICROSECOND
 		WHERE name = x'%[1]x' AND expires <= UTC_TIMESTAMP(6) AND @@autocommit`
+	// A lease is released, and the next one made.
+	passOne = `
+		UPDATE locks
+		SET fence = LAST_INSERT_ID(GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))),
+		    owner = x'%[1]x', expires = UTC_TIMESTAMP(6) + INTERVAL %[2]d MICROSECOND
+		WHERE name = x'%[3]x' AND owner = x'%[4]x' AND fence = %[5]d AND expires > UTC_TIMESTAMP(6) AND @@autocommit`
 	freeOne = `
 		UPDATE locks SET owner = '', expires = '1970-01-01 00:00:00'
 		WHERE name = x'%[1]x' AND owner = x'%[2]x' AND fence = %[3]d AND expires > UTC_TIMESTAMP(6) AND @@autocommit`
@@ -43,6 +52,20 @@ func (s *Store) free(ctx context.Context, l locking.Lease) (held int64, err erro
 		}
 	}
 	return s.call(ctx, "locks_release", names(l.Keys), l.Owner, int64(l.Fence))
+}
+
+// pass ends l, and makes a lease for the next request of this process. It returns locking.ErrLost if it has done neither.
+func (s *Store) pass(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	owner, sent := rand.Text(), time.Now()
+	passed, fence, err := s.update(ctx, fmt.Sprintf(s.passOne, owner, s.ttl.Microseconds(), l.Keys[0], l.Owner, int64(l.Fence)))
+	switch {
+	case errors.Is(err, locking.ErrOutcomeUnknown):
+		s.resolver.Abandon(s.removal(l.Keys, l.Owner))
+		s.resolver.Abandon(s.removal(l.Keys, owner))
+	case err == nil && !passed:
+		err = locking.ErrLost
+	}
+	return locking.Lease{Keys: l.Keys, Owner: owner, Fence: locking.Fence(fence), Until: sent.Add(s.trust)}, err
 }
 
 // update reports whether the statement changed a row, and returns the argument of its LAST_INSERT_ID.

@@ -21,7 +21,7 @@ const TTLMin = 100 * time.Millisecond
 var ErrClosed = errors.New("mysqllock: store is closed")
 
 // turn is how long the requests of a process pass a key to each other without a pause: some tens of grants.
-const turn = 40 * time.Millisecond
+const turn = 6 * time.Millisecond
 
 // Store keeps locks in the table locks of this package's migrations. It is safe for
 // concurrent use. The caller owns db, and closes it after the Store.
@@ -33,7 +33,7 @@ type Store struct {
 	resolver       *locking.Resolver
 	poller         locking.Poller
 
-	takeOne, freeOne string // the statements of one.go
+	takeOne, passOne, freeOne string // the statements of one.go
 }
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if the DSN of their db names
@@ -44,13 +44,17 @@ func New(db *sql.DB, ttl time.Duration) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("mysqllock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
 	}
-	return &Store{
+	s := &Store{
 		db: db, ttl: ttl, trust: ttl - margin(ttl),
 		requestTimeout: ttl / 6, // three fit into the half TTL in which TryAcquire retries
 		resolver:       locking.NewResolver(ttl, ttl/6),
-		poller:         locking.Poller{Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn},
-		takeOne:        takeOne, freeOne: freeOne,
-	}, nil
+		takeOne:        takeOne, passOne: passOne, freeOne: freeOne,
+	}
+	s.poller = locking.Poller{
+		Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn,
+		Unused: func(l locking.Lease) { s.resolver.Abandon(s.removal(l.Keys, l.Owner)) },
+	}
+	return s, nil
 }
 
 // margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL and
@@ -73,7 +77,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 
 // Acquire waits for all keys: in this process in the order of arrival, among the processes in any
 // order. MySQL has nothing that a release could wake a waiter of another process with, so the first waiter of each process
-// tries again after 5 to 50 ms (locking.Poller).
+// tries again after 1 to 50 ms (locking.Poller).
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.
@@ -133,7 +137,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return l, nil
 }
 
-// Release frees the keys. It returns locking.ErrLost if the lease no longer held one of
+// Release frees the keys, or passes the one key to the next waiter of this process. It returns locking.ErrLost if the lease no longer held one of
 // them; the others are freed all the same. After locking.ErrOutcomeUnknown the release is
 // retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
@@ -141,15 +145,16 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	if len(l.Keys) == 0 {
 		return locking.ErrLost
 	}
-	defer s.poller.Released(l.Keys)
-	held, err := s.free(ctx, l)
-	switch {
-	case errors.Is(err, locking.ErrOutcomeUnknown):
-		s.resolver.Abandon(s.removal(l.Keys, l.Owner))
-	case err == nil && held < int64(len(l.Keys)):
-		return locking.ErrLost
-	}
-	return err
+	return s.poller.Release(l, func() (locking.Lease, error) { return s.pass(ctx, l) }, func() error {
+		held, err := s.free(ctx, l)
+		switch {
+		case errors.Is(err, locking.ErrOutcomeUnknown):
+			s.resolver.Abandon(s.removal(l.Keys, l.Owner))
+		case err == nil && held < int64(len(l.Keys)):
+			return locking.ErrLost
+		}
+		return err
+	})
 }
 
 // Close ends the background work and waits for it, at most as long as for one answer. It

@@ -68,7 +68,7 @@ func waiting(t *testing.T, db *sql.DB) int64 {
 // expiredBehindARow renews a lease that expires while the request waits for its row.
 func expiredBehindARow(t *testing.T, edits ...string) error {
 	t.Helper()
-	migration, _, _ := edited(t, edits...)
+	migration, _, _, _ := edited(t, edits...)
 	db := connect(t, newDatabase(t, locktest.Env(t, env), migration), 16)
 	store, err := New(db, time.Second)
 	must(t, err)

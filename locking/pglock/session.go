@@ -230,9 +230,11 @@ func (x *session) end(clean bool) {
 	x.conn.Release()
 }
 
-// ask sends a statement and reads its one row. It waits for answerTimeout at most.
+// ask sends a statement and reads its one row. It waits for answerTimeout at most. A deadline of the connection is
+// cheaper than a context with one, which takes a thirtieth of the time of a lock and its release.
 func ask(ctx context.Context, conn *pgxpool.Conn, row []any, sql string, args ...any) error {
-	limited, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	return classify(ctx, conn.QueryRow(limited, sql, args...).Scan(row...))
+	socket := conn.Conn().PgConn().Conn()
+	_ = socket.SetDeadline(time.Now().Add(answerTimeout)) // a connection that is closed says so to the statement
+	defer func() { _ = socket.SetDeadline(time.Time{}) }()
+	return classify(ctx, conn.QueryRow(ctx, sql, args...).Scan(row...))
 }
