@@ -63,7 +63,7 @@ func (w waits) awaits(t *testing.T) <-chan locktest.Outcome[locking.Lease] {
 	done := locktest.Beside(w.acquire)
 	locktest.Eventually(t, "the server knows the waiter", func() bool {
 		scope := w.inbox.store.scope("k")
-		waiting := func(space string) int64 { return client.ZCount(t.Context(), scope+space+":k", "(0", "+inf").Val() }
+		waiting := func(space string) int64 { return client.ZCount(t.Context(), scope+space+":k", "1e14", "+inf").Val() }
 		return client.ZCard(t.Context(), scope+"line:k").Val()+waiting("queue")+waiting("permits") > 0
 	})
 	return done
