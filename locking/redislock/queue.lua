@@ -80,12 +80,8 @@ local function outlive(i, milliseconds)
   if redis.call('PTTL', queue[i]) < milliseconds then redis.call('PEXPIRE', queue[i], 2 * milliseconds) end
 end
 
-local free = true -- no key has an owner
 for i = 1, keys do
-  if lowest(i) then
-    free = false
-    local late = redis.call('ZRANGEBYSCORE', queue[i], 0, now)
-    for _, who in ipairs(late) do remove(i, who:sub(2)) end
-    if #late > 0 then serve(i) end
-  end
+  local late = redis.call('ZRANGEBYSCORE', queue[i], 0, now)
+  for _, who in ipairs(late) do remove(i, who:sub(2)) end
+  if #late > 0 then serve(i) end
 end

@@ -6,7 +6,7 @@
 local ttl, ticket_ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local held, waits, number = 0, 0, lowest_ticket -- number: its grant, negative, or its ticket
-for i = 1, free and 0 or keys do
+for i = 1, keys do
   local ticket = tonumber(redis.call('ZSCORE', queue[i], owner) or 0)
   if ticket ~= 0 then number = ticket end
   if ticket < 0 then held = held + 1 end
@@ -34,7 +34,7 @@ if held + waits > 0 and waits < keys then
 end
 
 local granted = true
-for i = 1, free and 0 or keys do
+for i = 1, keys do
   local who = first(i)
   if who and who ~= owner or not fits(i, owner) then granted = false end
 end
@@ -43,7 +43,7 @@ if granted then
   local digits = grant(owner, 1, keys, ttl)
   for i = 1, keys do
     outlive(i, ttl)
-    if not free and owner:sub(1, 1) == 's' then serve(i) end -- the next may hold it as well
+    if owner:sub(1, 1) == 's' then serve(i) end -- the next may hold it as well
   end
   return tonumber(digits)
 end
