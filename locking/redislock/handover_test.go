@@ -248,3 +248,26 @@ func TestHandover_AWaiterThatGivesUpReleasesTheKey(t *testing.T) {
 		t.Error(s.err)
 	}
 }
+
+// A holder who may not publish hands the key over, and the waiter finds its grant at the next poll. One who may not count the
+// subscribers hands nothing over: its message is a hint.
+func TestHandover_WithoutAPermission(t *testing.T) {
+	t.Parallel()
+	type lacking struct {
+		rule string
+		poll time.Duration
+	}
+	locktest.Subtests(t, map[string]lacking{
+		"to publish": {"resetchannels", 50 * time.Millisecond},
+		"to count":   {"-pubsub", time.Hour},
+	}, func(t *testing.T, l lacking) {
+		prefix := newPrefix(t, redisURL(t))
+		holder, w := waiter(t, "fair", newUser(t, l.rule), prefix), waiter(t, "fair", redisURL(t), prefix)
+		w.inbox.poll = l.poll
+		subscribe(t, w.inbox)
+		held := locktest.Taken(t, holder, "k")
+		done := w.awaits(t)
+		give(t, holder, held)
+		give(t, w, awaited(t, done))
+	})
+}

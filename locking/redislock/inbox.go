@@ -19,12 +19,12 @@ const silence = 2 * time.Second
 
 // inbox wakes the waiters of a process. It subscribes to one channel at the first wait,
 // and keeps the subscription: one for each wait would be slower than the wait, and would
-// miss the message that comes before it. A message is the name of what a waiter waits for.
-// It is a hint: the waiter sends a request in any case, and every poll without a message.
+// miss the message that comes before it. A message begins with the name of what a waiter waits for. One that
+// is no more than that is a hint: the waiter sends a request, as it does every poll without a message.
 type inbox struct {
 	store       *Store
 	channel     string
-	name        func(message string) string // for which a waiter of the message waits
+	name        func(message string) string // with which a message begins
 	poll        time.Duration
 	silence     time.Duration
 	subscribing sync.Once

@@ -68,7 +68,7 @@ func (s source) scripts() queueScripts {
 }
 
 // newQueueStore makes a QueueStore. A ticket lasts twelve polls: a waiter keeps
-// its ticket when some requests fail, and one that is dead delays the others for 3 s at most.
+// its ticket when some requests fail, and one whose process is dead delays the others for 3 s at most.
 func newQueueStore(client redis.UniversalClient, ttl time.Duration, o Options, mode, space string, limit int) (*QueueStore, error) {
 	s, err := New(client, ttl, o)
 	if err != nil {
@@ -101,6 +101,9 @@ func (q *QueueStore) TryAcquire(ctx context.Context, keys ...string) (lease lock
 // Acquire waits for all keys, in the queues of all of them at once. A waiter keeps its
 // ticket as long as it sends a request from time to time. If it was silent for
 // longer than ticketTTL (a pause, no network), it goes to the end of the queue.
+//
+// A release hands the key over to the first waiter, with a message. Until of such a lease counts from before the
+// last request of the waiter, and is a quarter of a second earlier at most.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.
