@@ -270,7 +270,7 @@
 //	inbox.go                                the subscription of Waiter and of the queue, and its replacement
 //	queue.go, queue.lua, take.lua,          the queue, and QueueStore
 //	keep.lua, leave.lua
-//	open.lua, close.lua                     the beginning of take.lua and of leave.lua: a key without other owners
+//	open.lua, close.lua                     the beginning of take.lua, and of a release: a key without other owners
 //	fair.go, rw.go, semaphore.go            the fair lock, the read-write lock, the semaphore: its rules
 //	guard.go, guard.lua                     Guard
 //	update.go                               Update

@@ -174,6 +174,15 @@ func TestHandover_TrustFromTheMessageIsTooLong(t *testing.T) {
 	}
 }
 
+// The control of "a release after the deadline is late": without the client's check, close.lua would release it.
+func TestHandover_ALateReleaseMustNotUseCloseLua(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t, 20*time.Second, func(q *QueueStore) { q.scripts.leave = q.scripts.release })
+	if handovers["a release after the deadline is late"](s); s.err == nil {
+		t.Error("not noticed")
+	}
+}
+
 // A lease that is handed over with less than half of its trust is requested again, which restarts its TTL.
 func TestHandover_ALateMessageIsAHint(t *testing.T) {
 	t.Parallel()

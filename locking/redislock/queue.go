@@ -56,7 +56,7 @@ const (
 	shared    = "s"
 )
 
-type queueScripts struct{ take, keep, leave *redis.Script }
+type queueScripts struct{ take, keep, leave, release *redis.Script }
 
 // source is the Lua code of the scripts.
 type source struct{ open, close, queue, take, keep, leave string }
@@ -64,7 +64,10 @@ type source struct{ open, close, queue, take, keep, leave string }
 var original = source{openLua, closeLua, queueLua, takeLua, keepLua, leaveLua}
 
 func (s source) scripts() queueScripts {
-	return queueScripts{redis.NewScript(s.open + s.queue + s.take), redis.NewScript(s.queue + s.keep), redis.NewScript(s.close + s.queue + s.leave)}
+	return queueScripts{
+		take: redis.NewScript(s.open + s.queue + s.take), keep: redis.NewScript(s.queue + s.keep),
+		leave: redis.NewScript(s.queue + s.leave), release: redis.NewScript(s.close + s.queue + s.leave),
+	}
 }
 
 // newQueueStore makes a QueueStore. A ticket lasts twelve polls: a waiter keeps
@@ -251,7 +254,11 @@ func (q *QueueStore) Release(ctx context.Context, l locking.Lease) (err error) {
 	if grant == 0 {
 		return locking.ErrLost
 	}
-	held, err := q.send(ctx, q.scripts.leave, l.Keys, owner, grant)
+	script := q.scripts.leave
+	if time.Now().Before(l.Until) { // close.lua does not compare the deadline
+		script = q.scripts.release
+	}
+	held, err := q.send(ctx, script, l.Keys, owner, grant)
 	return q.store.released(l, held, err, (&request{QueueStore: q, owner: owner, keys: l.Keys}).leave)
 }
 
