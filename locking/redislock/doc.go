@@ -183,8 +183,8 @@
 //
 // The name of an owner begins with its mode, x (exclusive) or s (shared), with the TTL of its leases, and with its
 // process. A grant and a ticket are the server's time in microseconds, or more, so that each is above those before it. The
-// deadline of a holder is a TTL after its last renewal, that of a waiter three seconds
-// after its last request. (permits:… are the names of a semaphore.)
+// deadline of a holder is a TTL after its last renewal, that of a waiter three seconds after one of its requests.
+// A request that finds more than two seconds left writes nothing. (permits:… are the names of a semaphore.)
 //
 //	          take.lua, or serve in queue.lua: first in
 //	          the queue of each key, and fits in each
@@ -236,7 +236,7 @@
 //	a waiter's process dies             nothing                            3 s at most until the next is granted,
 //	                                                                       for any number of dead waiters
 //	a waiter is paused, or cut off,     its next request: the end of       the next is granted, a TTL later if
-//	for 3 s                             the queue                          the waiter was granted the key first
+//	for 2 to 3 s                        the queue                          the waiter was granted the key first
 //	a waiter's machine disappears       nothing                            the same
 //	a waiter's ctx ends                 ErrBusy and ctx.Err(), at once     its ticket, or its grant, is removed in
 //	                                                                       the background: the next is granted

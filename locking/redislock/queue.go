@@ -46,7 +46,7 @@ type QueueStore struct {
 	mode      string        // begins the owners of this store
 	space     string        // begins the names of its keys
 	limit     int           // of shared leases of a key at once
-	ticketTTL time.Duration // how long the ticket of a waiter that sends no requests is kept
+	ticketTTL time.Duration // how long the ticket of a waiter that sends no requests is kept, at most
 	scripts   queueScripts
 }
 
@@ -103,7 +103,7 @@ func (q *QueueStore) TryAcquire(ctx context.Context, keys ...string) (lease lock
 
 // Acquire waits for all keys, in the queues of all of them at once. A waiter keeps its
 // ticket as long as it sends a request from time to time. If it was silent for
-// longer than ticketTTL (a pause, no network), it goes to the end of the queue.
+// two to three seconds (a pause, no network), it goes to the end of the queue.
 //
 // A release hands the key over to the first waiter, with a message. Until of such a lease counts from before the
 // last request of the waiter, and is a quarter of a second earlier at most.

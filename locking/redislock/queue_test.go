@@ -228,6 +228,17 @@ var properties = map[string]func(*steps){
 		s.waits(q, "k", first, second)
 		s.release(q, held)
 	},
+	"a request soon after another writes nothing": func(s *steps) {
+		q := s.semaphore(time.Minute, 1)
+		held, r := s.take(q, "k"), s.dead(q, "k")
+		deadline := func() float64 { return q.store.client.ZScore(s.ctx, q.names(r.keys)[0], "~"+r.owner).Val() }
+		first := deadline()
+		<-time.After(10 * time.Millisecond)
+		if _, err := r.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) || deadline() != first {
+			s.fail("%v; the deadline was %.0f and is %.0f", err, first, deadline())
+		}
+		s.release(q, held)
+	},
 	"nothing remains": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
 		queues := func(l locking.Lease) (names []string) {

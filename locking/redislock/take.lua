@@ -1,7 +1,7 @@
 -- Takes all the keys for one owner, or none of them; then the owner may wait.
 --
 -- ARGV[5]     TTL in milliseconds
--- ARGV[6]     how long the owner waits until its next request, in milliseconds; 0: it does not wait
+-- ARGV[6]     how long a ticket lasts, in milliseconds; 0: the owner does not wait
 -- returns     the grant; or minus the ticket of the owner, which waits; or 0
 local ttl, ticket_ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 
@@ -56,7 +56,11 @@ if waits == 0 then
   end
 end
 for i = 1, keys do
-  redis.call('ZADD', queue[i], string.format('%.0f', number), owner, now + ticket_ttl, '~' .. owner)
-  outlive(i, ticket_ttl + ttl) -- as long as it has a ticket, it may be granted the key
+  -- Most polls write nothing, so that they cost no sync of the disk.
+  local deadline = waits > 0 and tonumber(redis.call('ZSCORE', queue[i], '~' .. owner)) or 0
+  if deadline < now + ticket_ttl * 2 / 3 then
+    redis.call('ZADD', queue[i], string.format('%.0f', number), owner, now + ticket_ttl, '~' .. owner)
+    outlive(i, ticket_ttl + ttl) -- as long as it has a ticket, it may be granted the key
+  end
 end
 return -number
