@@ -174,25 +174,50 @@
 // # The queue
 //
 // A fair lock, a read-write lock and a semaphore are one mechanism, with different rules
-// for which holders may be there at once. Each key has two sorted sets:
+// for which holders may be there at once. Each key has a sorted set, in which each owner has two members:
 //
-//	lock{366}queue:sku-1         x7FQ… -1795256814078066, s2KD… 1, s9LM… 2    owner → ticket
-//	lock{366}queue-until:sku-1   x7FQ… 1795256820078, s2KD… 1795256817301, …  owner → server's time, ms
+//	lock{366}queue:sku-1    x:10000:4RT…:7FQ…   -1795256814078066   a holder: minus its grant
+//	                       ~x:10000:4RT…:7FQ…       1795256820078   its deadline, the server's time in ms
+//	                        s:10000:9WB…:2KD…    1795256814301220   a waiter: its ticket
+//	                       ~s:10000:9WB…:2KD…       1795256817301   its deadline
 //
-// A negative ticket is a grant, and its holder begins with x (exclusive) or s (shared). A
-// positive one is a position in the queue. Both end at a time of their own, by the server's
-// clock: that of a holder is a TTL after its last renewal, that of a waiter three seconds
-// after its last request. (permits:… are the names of a semaphore.)
+// The name of an owner begins with its mode, x (exclusive) or s (shared), with the TTL of its leases, and with its
+// process. A grant and a ticket are the server's time in microseconds, or more, so that each is above those before it. The
+// deadline of a holder is a TTL after its last renewal, that of a waiter three seconds after one of its requests.
+// A request that finds more than two seconds left writes nothing. (permits:… are the names of a semaphore.)
 //
-//	          take.lua: first in the queue of
-//	          each key, and fits in each
+//	          take.lua, or serve in queue.lua: first in
+//	          the queue of each key, and fits in each
 //	┌───────┐ ───────────────────────────────▶ ┌───────┐ ────┐ keep.lua: the TTL
 //	│ waits │                                  │ holds │     │ restarts
 //	└───────┘ ─┐ take.lua: the ticket          └───────┘ ◀───┘
 //	  │    ▲   │ is kept                           │
 //	  │    └───┘                                   │
 //	  └──────────▶ forgotten ◀─────────────────────┘
-//	          leave.lua, or its time is over; the first waiter is woken
+//	          leave.lua, or its deadline is over: serve
+//
+// Whatever removes an owner also serves the queue: it grants the key to the first waiter, and to the next as long as they
+// fit, and sends each a message:
+//
+//	waiter B           holder A            server
+//	 subscribe -------------------------->  once for each process, at its first wait
+//	 take.lua --------------------------->  busy: B has the ticket T
+//	                    leave.lua ------->  ZREM A; SET … fence, ZADD … -fence B; PUBLISH …wake:9WB…
+//	 <------------------------------------  B/fence/T: B holds the key
+//
+// So a hand-over is one request and a message, also between processes, and with appendfsync always one sync of the disk.
+//
+// B counts its Until from before its last request, not from the arrival of the message, which may be late. That is
+// safe, since the server started the TTL after it had answered that request. As a waiter sends a request every quarter of a second, the
+// lease is that much shorter at most. If half of its trust is over, B sends take.lua, as the same owner, and the TTL restarts. A
+// message with a ticket that is not the last one of B is no grant: B was forgotten after it, and the grant may have ended.
+//
+// Two kinds of waiter are granted nothing by another owner's request. Their message has no grant, and they send take.lua:
+//
+//   - One that wants several keys. A script on one key cannot tell whether the others are free.
+//   - One whose process does not listen (PUBSUB NUMSUB): it is dead, or has not subscribed yet. It keeps its ticket. A node of a
+//     Cluster counts its own subscribers. With Options.HashTag they are on the node of the keys; without, a hand-over of
+//     a key of another node takes a second request.
 //
 // Invariant: the holders of a key are one exclusive owner, or shared owners up to the
 // limit; and no owner is granted a key while another waits for it with a smaller ticket.
@@ -208,20 +233,26 @@
 // Lease.Owner, so that Renew fails if the lease has ended and a late duplicate of its request took the key again.
 //
 //	what happens                        what the owner sees                what other clients see
-//	a waiter dies                       nothing                            3 s at most until the next is granted,
+//	a waiter's process dies             nothing                            3 s at most until the next is granted,
 //	                                                                       for any number of dead waiters
-//	a waiter is paused, or cut off,     its next request: the end of       the next is granted
-//	for 3 s                             the queue
-//	a waiter's ctx ends                 ErrBusy and ctx.Err(), at once     the ticket is removed in the background
-//	a message is lost, or no            a quarter of a second more         nothing
-//	permission for the channel
+//	a waiter is paused, or cut off,     its next request: the end of       the next is granted, a TTL later if
+//	for 2 to 3 s                        the queue                          the waiter was granted the key first
+//	a waiter's machine disappears       nothing                            the same
+//	a waiter's ctx ends                 ErrBusy and ctx.Err(), at once     its ticket, or its grant, is removed in
+//	                                                                       the background: the next is granted
+//	a message is lost, or no            a quarter of a second more: it     held for that time
+//	permission for the channel          finds its grant
+//	a message is late                   a shorter lease, or one more       nothing
+//	                                    request
+//	a duplicate of a request arrives    nothing                            a ticket for 3 s, which costs the others
+//	when its owner has left                                                a TTL if its turn comes
 //	the reply to take is lost           retried as the same owner: its     nothing
 //	                                    ticket, or its grant
 //	a holder requests its keys again    it waits for itself                nothing
 //	processes name different numbers    nothing                            the greatest number is valid
 //	of permits
-//	one of the two sets is evicted      Renew: ErrLost, or the end of the  free early, or at the end of the
-//	                                    longest TTL                        longest TTL
+//	the sorted set is evicted           Renew: ErrLost; waiters go to the  free at once: two holders until
+//	                                    end of the queue                   the renewal
 //	a fair lock and a Store with the    nothing                            they do not exclude each other
 //	same Options
 //
@@ -239,6 +270,7 @@
 //	inbox.go                                the subscription of Waiter and of the queue, and its replacement
 //	queue.go, queue.lua, take.lua,          the queue, and QueueStore
 //	keep.lua, leave.lua
+//	open.lua, close.lua                     the beginning of take.lua, and of a release: a key without other owners
 //	fair.go, rw.go, semaphore.go            the fair lock, the read-write lock, the semaphore: its rules
 //	guard.go, guard.lua                     Guard
 //	update.go                               Update

@@ -19,11 +19,12 @@ const silence = 2 * time.Second
 
 // inbox wakes the waiters of a process. It subscribes to one channel at the first wait,
 // and keeps the subscription: one for each wait would be slower than the wait, and would
-// miss the message that comes before it. A message is the name of what a waiter waits for.
-// It is a hint: the waiter sends a request in any case, and every poll without a message.
+// miss the message that comes before it. A message begins with the name of what a waiter waits for. One that
+// is no more than that is a hint: the waiter sends a request, as it does every poll without a message.
 type inbox struct {
 	store       *Store
 	channel     string
+	name        func(message string) string // with which a message begins
 	poll        time.Duration
 	silence     time.Duration
 	subscribing sync.Once
@@ -31,22 +32,22 @@ type inbox struct {
 	end         context.CancelFunc
 
 	mu    sync.Mutex
-	woken map[string]chan struct{} // by the name for which one waiter waits
-	lined map[string]time.Time     // for which a wake-up is due to the next waiter, and since when this process has the lock
+	woken map[string]chan string // by the name for which one waiter waits: a message, or "" if one may have been lost
+	lined map[string]time.Time   // for which a wake-up is due to the next waiter, and since when this process has the lock
 }
 
 func newInbox(s *Store, name string) *inbox {
 	i := &inbox{
-		store: s, channel: s.prefix + "{" + s.tag + "}wake" + name, poll: poll, silence: silence,
-		woken: map[string]chan struct{}{}, lined: map[string]time.Time{},
+		store: s, channel: s.prefix + "{" + s.tag + "}wake" + name, name: func(m string) string { return m }, poll: poll, silence: silence,
+		woken: map[string]chan string{}, lined: map[string]time.Time{},
 	}
 	i.life, i.end = context.WithCancel(context.Background())
 	return i
 }
 
 // add makes a message with one of the names wake the caller. Each name has one waiter at most.
-func (i *inbox) add(names ...string) (woken <-chan struct{}) {
-	c := make(chan struct{}, 1)
+func (i *inbox) add(names ...string) (woken <-chan string) {
+	c := make(chan string, 1)
 	i.mu.Lock()
 	for _, name := range names {
 		i.woken[name] = c
@@ -94,8 +95,17 @@ func (i *inbox) wake(names ...string) {
 	defer i.mu.Unlock()
 	for _, name := range names {
 		delete(i.lined, name)
-		notify(i.woken[name])
+		notify(i.woken[name], "")
 	}
+}
+
+// deliver gives a message to the waiter for its name.
+func (i *inbox) deliver(message string) {
+	name := i.name(message)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.lined, name)
+	notify(i.woken[name], message)
 }
 
 func (i *inbox) wakeAll() {
@@ -103,26 +113,26 @@ func (i *inbox) wakeAll() {
 	defer i.mu.Unlock()
 	clear(i.lined)
 	for _, c := range i.woken {
-		notify(c)
+		notify(c, "")
 	}
 }
 
-func notify(c chan struct{}) {
+func notify(c chan string, message string) {
 	select {
-	case c <- struct{}{}:
-	default: // no waiter, or it was woken already
+	case c <- message:
+	default: // no waiter, or it was woken already and sends a request
 	}
 }
 
-// wait returns nil when a waiter has to send its next request, or the error of ctx.
-func (i *inbox) wait(ctx context.Context, woken <-chan struct{}) error {
+// wait returns when a waiter has a message, or has to send its next request, or with the error of ctx.
+func (i *inbox) wait(ctx context.Context, woken <-chan string) (message string, err error) {
 	select {
-	case <-woken:
+	case message = <-woken:
 	case <-time.After(i.poll):
 	case <-i.life.Done(): // the request returns ErrClosed
 	case <-ctx.Done():
 	}
-	return ctx.Err()
+	return message, ctx.Err()
 }
 
 // listen receives messages until close. While there is no subscription, the waiters poll.
@@ -161,7 +171,7 @@ func (i *inbox) receive() error {
 		case *redis.Subscription:
 			i.wakeAll() // messages may have been lost before
 		case *redis.Message:
-			i.wake(m.Payload)
+			i.deliver(m.Payload)
 		}
 	}
 }

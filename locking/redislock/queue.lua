@@ -1,55 +1,87 @@
--- The queue of a key, in two sorted sets. take.lua, keep.lua and leave.lua begin with this text.
+-- The queue of a key, a sorted set. take.lua, keep.lua and leave.lua begin with this text.
 --
--- KEYS[2i-1]  owner → its ticket: positive while it waits, in order of arrival; negative
---             while it holds the key: its grant
--- KEYS[2i]    owner → the server's time at which it is forgotten, in milliseconds: a holder
---             that has not renewed, a waiter that has not sent its next request
--- ARGV[1]     owner: random, unique to this acquisition, after its mode: x exclusive, s shared
+-- KEYS[2i-1]  OWNER → minus its grant while it holds the key, or its ticket while it waits:
+--             a number above all before it, and above every deadline
+--             ~OWNER → its deadline, the server's time at which it is forgotten, in milliseconds: a
+--             holder that has not renewed, a waiter that has not sent its next request
+-- KEYS[2i]    the fence counter of the key's bucket
+-- ARGV[1]     owner, unique to this acquisition: MODE:TTL:PROCESS:RANDOM. MODE is x (exclusive)
+--             or s (shared), TTL that of a lease which is handed over to the owner, in milliseconds;
+--             0: the owner wants several keys, and takes them by a request of its own
 -- ARGV[2]     how many keys
 -- ARGV[3]     how many shared owners may hold a key at once
--- ARGV[4]     the channel on which waiters are woken; the message is the owner
+-- ARGV[4]     the beginning of the channel of a process
 local owner, keys, limit, channel = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local time, lowest_ticket = redis.call('TIME'), 1e14 -- no deadline in milliseconds before the year 5138 is greater
+local microseconds, now = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(time[2] / 1000)
+local queue, counter = {}, {}
+for i = 1, keys do queue[i], counter[i] = KEYS[2 * i - 1], KEYS[2 * i] end
 
--- first returns the owner that has waited longest.
-local function first(queue)
-  return redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)[1]
+-- first returns the owner that has waited longest, and its ticket.
+local function first(i)
+  local found = redis.call('ZRANGEBYSCORE', queue[i], lowest_ticket, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return found[1], found[2]
 end
 
--- fits reports whether who may hold the key beside its present holders.
-local function fits(queue, who)
-  local holders = redis.call('ZCOUNT', queue, '-inf', '(0')
-  if holders == 0 then return true end
-  local holder = redis.call('ZRANGE', queue, 0, 0)[1]
-  return who:sub(1, 1) == 's' and holder:sub(1, 1) == 's' and holders < limit
+-- lowest returns the member with the lowest number: a holder, if there is one.
+local function lowest(i)
+  local found = redis.call('ZRANGE', queue[i], 0, 0, 'WITHSCORES')
+  return found[1], tonumber(found[2])
 end
 
--- wake sends the first waiter a message if it may hold the key. (pcall: a user who may not
--- publish releases all the same, and waiters poll.)
-local function wake(queue)
-  local who = first(queue)
-  if who and who ~= owner and fits(queue, who) then redis.pcall('PUBLISH', channel, who) end
+-- fits reports whether who may hold the key i beside its present holders.
+local function fits(i, who)
+  local holder, number = lowest(i)
+  if not holder or number > 0 then return true end
+  return who:sub(1, 1) == 's' and holder:sub(1, 1) == 's' and redis.call('ZCOUNT', queue[i], '-inf', '(0') < limit
 end
 
--- remove takes who out of the queue of the key i.
-local function remove(i, who)
-  redis.call('ZREM', KEYS[2 * i - 1], who)
-  redis.call('ZREM', KEYS[2 * i], who)
+-- grant makes who a holder of the keys from i to j, and returns the grant: as in acquire.lua,
+-- above every counter involved, and not below the clock.
+local function grant(who, i, j, ttl)
+  local number = microseconds
+  for k = i, j do number = math.max(number, (tonumber(redis.call('GET', counter[k])) or 0) + 1) end
+  local digits = string.format('%.0f', number)
+  for k = i, j do
+    redis.call('SET', counter[k], digits)
+    redis.call('ZADD', queue[k], '-' .. digits, who, now + ttl, '~' .. who)
+  end
+  return digits
 end
 
--- stay sets when the owner is forgotten, and lets the sets end with their last owner.
-local function stay(milliseconds)
-  for i = 1, keys do
-    redis.call('ZADD', KEYS[2 * i], now + milliseconds, owner)
-    local last = redis.call('ZRANGE', KEYS[2 * i], -1, -1, 'WITHSCORES')[2]
-    redis.call('PEXPIREAT', KEYS[2 * i - 1], last)
-    redis.call('PEXPIREAT', KEYS[2 * i], last)
+-- serve grants the key i to its first waiter, and to the next as long as they fit, and sends each
+-- a message: OWNER/GRANT/TICKET. A waiter that wants several keys, or whose process may not
+-- listen, is granted nothing. Its message is OWNER: it has to send a request.
+-- (pcall: a user who may not publish releases all the same, and waiters poll.)
+local function serve(i)
+  while true do
+    local who, ticket = first(i)
+    if not who or not fits(i, who) then return end
+    local ttl, process = who:match('^.:(%d+):(%w+):')
+    local inbox = channel .. process
+    -- The number that PUBLISH returns would come too late: subscribers of a replica, and of another
+    -- node of a Cluster, are not in it, but receive the message.
+    local listens = ttl ~= '0' and redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 0
+    if listens == 0 then
+      redis.pcall('PUBLISH', inbox, who)
+      return
+    end
+    redis.pcall('PUBLISH', inbox, who .. '/' .. grant(who, i, i, ttl) .. '/' .. ticket)
+    if who:sub(1, 1) == 'x' then return end
   end
 end
 
+-- remove takes who out of the queue of the key i.
+local function remove(i, who) redis.call('ZREM', queue[i], who, '~' .. who) end
+
+-- outlive lets the queue of the key i exist for some milliseconds more: without an end, one whose
+-- owners have died would stay. It gets twice the time, so that the next call need not set it again.
+local function outlive(i, milliseconds)
+  if redis.call('PTTL', queue[i]) < milliseconds then redis.call('PEXPIRE', queue[i], 2 * milliseconds) end
+end
+
 for i = 1, keys do
-  local late = redis.call('ZRANGEBYSCORE', KEYS[2 * i], '-inf', now)
-  for _, who in ipairs(late) do remove(i, who) end
-  if #late > 0 then wake(KEYS[2 * i - 1]) end
+  local late = redis.call('ZRANGEBYSCORE', queue[i], 0, now)
+  for _, who in ipairs(late) do remove(i, who:sub(2)) end
+  if #late > 0 then serve(i) end
 end

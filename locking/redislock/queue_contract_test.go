@@ -53,7 +53,7 @@ func (g target) waiting(t testing.TB) func(key string) int {
 	return func(key string) int {
 		n := 0
 		for _, space := range []string{"queue:", "permits:"} {
-			n += int(client.ZCount(t.Context(), s.scope(key)+space+key, "(0", "+inf").Val())
+			n += int(client.ZCount(t.Context(), s.scope(key)+space+key, "1e14", "+inf").Val())
 		}
 		return n
 	}
@@ -79,26 +79,24 @@ func contracts(t *testing.T, g target, names ...string) {
 	})
 }
 
-// source is the Lua code of a QueueStore.
-type source struct{ queue, take, keep, leave string }
-
-var original = source{queueLua, takeLua, keepLua, leaveLua}
-
-// edit makes a wrong variant of q: one piece of its code, which occurs once, is replaced.
-func edit(t testing.TB, q *QueueStore, from, to string) {
+// edit makes a wrong variant of q: pieces of its code, each of which occurs once, are replaced.
+func edit(t testing.TB, q *QueueStore, change ...string) {
 	t.Helper()
-	s, found := original, 0
-	for _, text := range []*string{&s.queue, &s.take, &s.keep, &s.leave} {
-		found += strings.Count(*text, from)
-		*text = strings.ReplaceAll(*text, from, to)
+	s := original
+	for ; len(change) > 0; change = change[2:] {
+		found := 0
+		for _, text := range []*string{&s.open, &s.close, &s.queue, &s.take, &s.keep, &s.leave} {
+			found += strings.Count(*text, change[0])
+			*text = strings.ReplaceAll(*text, change[0], change[1])
+		}
+		if found != 1 {
+			t.Fatalf("%q occurs %d times in the scripts, want 1", change[0], found)
+		}
 	}
-	if found != 1 {
-		t.Fatalf("%q occurs %d times in the scripts, want 1", from, found)
-	}
-	q.scripts = newQueueScripts(s.queue, s.take, s.keep, s.leave)
+	q.scripts = s.scripts()
 }
 
-// The suite notices wrong variants of the scripts of the queue, and of the Waiter.
+// The suite notices wrong variants of the scripts of the queue.
 func TestContract_NoticesBrokenQueues(t *testing.T) {
 	t.Parallel()
 	const (
@@ -106,27 +104,27 @@ func TestContract_NoticesBrokenQueues(t *testing.T) {
 		excludes    = "Exclusion/SeveralStores"
 		whoseTicket = "if not ticket or tonumber(ticket) ~= -tonumber(ARGV[5]) then return 0 end"
 	)
-	type mutation struct {
-		from, to string
-		caught   []string
-	}
+	type mutation struct{ change, caught []string }
 	locktest.Subtests(t, map[string]mutation{
-		"grants held keys":        {"if holders == 0 then return true end", "do return true end", []string{excludes, own}},
-		"the last comes first":    {"math.max(tonumber(last) or 0, 0) + 1", "1000 - redis.call('ZCARD', KEYS[2 * i - 1])", []string{fair}},
-		"all keys or the first":   {"granted = false end\nend", "granted = i > 1 end\nend", []string{"Multi/AllOrNone"}},
-		"release does nothing":    {"held = held + 1 end\n    remove(i, owner)", "held = held + 1 end", []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
-		"renew without the grant": {whoseTicket, "", []string{own, "Lost/StaysLost"}},
-		"renew does nothing":      {"stay(ARGV[6])", "", []string{"Renew/KeepsTheKeysPastTheTTL"}},
-		"no TTL":                  {"for _, who in ipairs(late) do remove(i, who) end", "", []string{"Expires/FreesTheKeysAfterUntil"}},
-		"own request forgotten":   {"if held == keys then", "if held == keys then\n  return 0\nelseif false then", []string{"Reply/LostOnAcquire"}},
-		"fence that never grows":  {"local digits = ", "number = 1\n  local digits = ", []string{"Fence/GrowsOverGrants"}},
-		"fence that goes down":    {"local digits = ", "number = 2^52 - number\n  local digits = ", []string{"Fence/GrowsOverGrants"}},
-		"the queue ends early":    {"redis.call('PEXPIREAT', KEYS[2 * i - 1], last)", "redis.call('PEXPIREAT', KEYS[2 * i - 1], 0)", []string{own}},
+		"grants held keys":             {[]string{"if not holder or number > 0 then return true end", "do return true end"}, []string{excludes, own}},
+		"each key is free":             {[]string{"redis.call('EXISTS', KEYS[1]) == 0", "true"}, []string{excludes, own}},
+		"the last comes first":         {[]string{"math.max(number, microseconds, (tonumber(last) or 0) + 1)", "4e15 - microseconds"}, []string{fair}},
+		"all keys or the first":        {[]string{"granted = false end\nend", "granted = i > 1 end\nend"}, []string{"Multi/AllOrNone"}},
+		"the only owner stays":         {[]string{"return redis.call('DEL', KEYS[1])", "return 1"}, []string{"Do/PanicFreesTheKeys"}},
+		"release does nothing":         {[]string{"held = held + 1 end\n    remove(i, owner)", "held = held + 1 end"}, []string{"Multi/AllOrNone"}},
+		"renew without the grant":      {[]string{whoseTicket, ""}, []string{own, "Lost/StaysLost"}},
+		"renew does nothing":           {[]string{"redis.call('ZADD', queue[i], now + ARGV[6], '~' .. owner)", ""}, []string{"Renew/KeepsTheKeysPastTheTTL"}},
+		"no TTL":                       {[]string{lateLeave, "", "redis.call('PEXPIRE', KEYS[1], ttl)", ""}, []string{"Expires/FreesTheKeysAfterUntil"}},
+		"own request forgotten":        {[]string{"if held == keys then", "if held == keys then\n  return 0\nelseif false then"}, []string{"Reply/LostOnAcquire"}},
+		"fence that never grows":       {[]string{"local digits = string.format('%.0f', fence)", "fence = 1\n  local digits = '1'"}, []string{"Fence/GrowsOverGrants"}},
+		"fence that goes down":         {[]string{"local digits = string.format('%.0f', fence)", "fence = 2^52 - fence\n  local digits = string.format('%.0f', fence)"}, []string{"Fence/GrowsOverGrants"}},
+		"fence of several keys is low": {[]string{"local digits = string.format('%.0f', number)", "local digits = '1'"}, []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"the queue ends early":         {[]string{"redis.call('PEXPIRE', KEYS[1], ttl)", "redis.call('PEXPIRE', KEYS[1], 0)"}, []string{own}},
 	}, func(t *testing.T, m mutation) {
 		broken := target{url: redisURL(t), kind: func(c redis.UniversalClient, ttl time.Duration, o Options) (closing, error) {
 			q, err := NewFair(c, ttl, o)
 			if err == nil {
-				edit(t, q, m.from, m.to)
+				edit(t, q, m.change...)
 			}
 			return q, err
 		}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,14 @@ func (s *steps) fail(format string, args ...any) {
 	}
 }
 
+// rw makes a read-write lock that has subscribed. A waiter of one that has not is granted nothing by a release.
 func (s *steps) rw(ttl time.Duration) *RW {
+	rw := s.deafRW(ttl)
+	subscribe(s, rw.Read.inbox)
+	return rw
+}
+
+func (s *steps) deafRW(ttl time.Duration) *RW {
 	s.Helper()
 	rw, err := NewRW(s.connect(ttl), ttl, Options{Prefix: s.prefix})
 	if err != nil {
@@ -47,11 +55,17 @@ func (s *steps) rw(ttl time.Duration) *RW {
 	s.Cleanup(rw.Close)
 	s.prepare(rw.Read)
 	s.prepare(rw.Write)
-	subscribe(s, rw.Read.inbox)
 	return rw
 }
 
 func (s *steps) semaphore(ttl time.Duration, permits int) *QueueStore {
+	q := s.deaf(ttl, permits)
+	subscribe(s, q.inbox)
+	return q
+}
+
+// deaf makes a semaphore that has not subscribed.
+func (s *steps) deaf(ttl time.Duration, permits int) *QueueStore {
 	s.Helper()
 	q, err := NewSemaphore(s.connect(ttl), ttl, permits, Options{Prefix: s.prefix})
 	if err != nil {
@@ -59,7 +73,6 @@ func (s *steps) semaphore(ttl time.Duration, permits int) *QueueStore {
 	}
 	s.Cleanup(q.Close)
 	s.prepare(q)
-	subscribe(s, q.inbox)
 	return q
 }
 
@@ -151,8 +164,19 @@ func (s *steps) granted(who string, o outcome) locking.Lease {
 
 // tickets returns the owners that wait for key, in order.
 func (s *steps) tickets(q *QueueStore, key string) []string {
-	waiting := &redis.ZRangeBy{Min: "(0", Max: "+inf"}
+	waiting := &redis.ZRangeBy{Min: "1e14", Max: "+inf"}
 	return q.store.client.ZRangeByScore(s.ctx, q.names([]string{key})[0], waiting).Val()
+}
+
+// waits checks which owners wait for key, in order.
+func (s *steps) waits(q *QueueStore, key string, want ...*request) {
+	var owners []string
+	for _, r := range want {
+		owners = append(owners, r.owner)
+	}
+	if got := s.tickets(q, key); !slices.Equal(got, owners) {
+		s.fail("%s: the tickets are those of %q, want %q", key, got, owners)
+	}
 }
 
 func (s *steps) eventually(what string, ok func() bool) {
@@ -165,7 +189,7 @@ func (s *steps) eventually(what string, ok func() bool) {
 	}
 }
 
-func (s *steps) request(q *QueueStore, keys ...string) request {
+func (s *steps) request(q *QueueStore, keys ...string) *request {
 	r, err := q.request(s.ctx, keys)
 	if err != nil {
 		s.fail("request %q: %w", keys, err)
@@ -174,7 +198,7 @@ func (s *steps) request(q *QueueStore, keys ...string) request {
 }
 
 // dead leaves a ticket for keys whose waiter sends no further request.
-func (s *steps) dead(q *QueueStore, keys ...string) request {
+func (s *steps) dead(q *QueueStore, keys ...string) *request {
 	r := s.request(q, keys...)
 	if _, err := r.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
 		s.fail("a waiter: got %v, want ErrBusy", err)

@@ -1,22 +1,26 @@
 -- Takes all the keys for one owner, or none of them; then the owner may wait.
 --
--- KEYS        after the queues: the fence counters of their buckets
 -- ARGV[5]     TTL in milliseconds
--- ARGV[6]     how long the owner waits until its next request, in milliseconds; 0: it does not wait
--- returns     the grant, or 0
+-- ARGV[6]     how long a ticket lasts, in milliseconds; 0: the owner does not wait
+-- returns     the grant; or minus the ticket of the owner, which waits; or 0
 local ttl, ticket_ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local held, waits, grant = 0, 0, nil
+local held, waits, number = 0, 0, lowest_ticket -- number: its grant, negative, or its ticket
 for i = 1, keys do
-  local ticket = tonumber(redis.call('ZSCORE', KEYS[2 * i - 1], owner) or 0)
-  if ticket < 0 then held, grant = held + 1, -ticket end
+  local ticket = tonumber(redis.call('ZSCORE', queue[i], owner) or 0)
+  if ticket ~= 0 then number = ticket end
+  if ticket < 0 then held = held + 1 end
   if ticket > 0 then waits = waits + 1 end
 end
 
--- An earlier request was granted and its reply was lost. Only the TTL restarts.
+-- The owner has the keys already: by an earlier request whose reply was lost, or by the release of
+-- another holder. Only the TTL restarts.
 if held == keys then
-  stay(ttl)
-  return grant
+  for i = 1, keys do
+    redis.call('ZADD', queue[i], now + ttl, '~' .. owner)
+    outlive(i, ttl)
+  end
+  return -number
 end
 
 -- The owner was forgotten in some of the queues: it goes to the end of all of them. If it
@@ -24,36 +28,39 @@ end
 if held + waits > 0 and waits < keys then
   for i = 1, keys do
     remove(i, owner)
-    wake(KEYS[2 * i - 1])
+    serve(i)
   end
-  waits = 0
+  waits, number = 0, lowest_ticket
 end
 
 local granted = true
 for i = 1, keys do
-  local who = first(KEYS[2 * i - 1])
-  if who and who ~= owner or not fits(KEYS[2 * i - 1], owner) then granted = false end
+  local who = first(i)
+  if who and who ~= owner or not fits(i, owner) then granted = false end
 end
 
 if granted then
-  -- As in acquire.lua: above every counter involved, and not below the clock.
-  local number = time[1] * 1000000 + time[2]
-  for i = 2 * keys + 1, #KEYS do
-    number = math.max(number, (tonumber(redis.call('GET', KEYS[i])) or 0) + 1)
+  local digits = grant(owner, 1, keys, ttl)
+  for i = 1, keys do
+    outlive(i, ttl)
+    if owner:sub(1, 1) == 's' then serve(i) end -- the next may hold it as well
   end
-  local digits = string.format('%.0f', number)
-  for i = 2 * keys + 1, #KEYS do redis.call('SET', KEYS[i], digits) end
-  for i = 1, keys do redis.call('ZADD', KEYS[2 * i - 1], '-' .. digits, owner) end
-  stay(ttl)
-  for i = 1, keys do wake(KEYS[2 * i - 1]) end -- the next may hold it as well
-  return number
+  return tonumber(digits)
 end
 
-if ticket_ttl > 0 then
+if ticket_ttl == 0 then return 0 end
+if waits == 0 then
   for i = 1, keys do
-    local last = redis.call('ZRANGE', KEYS[2 * i - 1], -1, -1, 'WITHSCORES')[2]
-    if waits == 0 then redis.call('ZADD', KEYS[2 * i - 1], math.max(tonumber(last) or 0, 0) + 1, owner) end
+    local last = redis.call('ZRANGE', queue[i], -1, -1, 'WITHSCORES')[2]
+    number = math.max(number, microseconds, (tonumber(last) or 0) + 1)
   end
-  stay(ticket_ttl)
 end
-return 0
+for i = 1, keys do
+  -- Most polls write nothing, so that they cost no sync of the disk.
+  local deadline = waits > 0 and tonumber(redis.call('ZSCORE', queue[i], '~' .. owner)) or 0
+  if deadline < now + ticket_ttl * 2 / 3 then
+    redis.call('ZADD', queue[i], string.format('%.0f', number), owner, now + ticket_ttl, '~' .. owner)
+    outlive(i, ticket_ttl + ttl) -- as long as it has a ticket, it may be granted the key
+  end
+end
+return -number

@@ -141,14 +141,14 @@ func (w *Waiter) request(keys []string) *waiting {
 }
 
 // wait waits until the next request should be sent, or until a release in this process has handed the lock over.
-func (r *waiting) wait(ctx context.Context, woken <-chan struct{}) (lease locking.Lease, handed bool) {
+func (r *waiting) wait(ctx context.Context, woken <-chan string) (lease locking.Lease, handed bool) {
 	r.handed = make(chan locking.Lease, 1)
 	if len(r.keys) == 1 {
 		r.mu.Lock()
 		r.first[r.locks[0]] = r
 		r.mu.Unlock()
 	}
-	_ = r.inbox.wait(ctx, woken)
+	_, _ = r.inbox.wait(ctx, woken)
 	if r.claim(r.locks) == r || len(r.keys) > 1 {
 		return lease, false
 	}
