@@ -44,6 +44,9 @@
 // for it with one connection. A notification is a hint: the waiter tries again in any case, four times a second.
 // A release without a waiter sends none, because transactions that notify commit one at a time.
 //
+// A grant is on disk, and on a synchronous standby, before its holder hears of it. A release does not wait for that:
+// its transaction sets synchronous_commit to off. The next grant brings it to the disk, or the TTL ends the lease.
+//
 // # The session lock
 //
 // A lease of a SessionStore is an advisory lock of a session, which has a connection of its own. Its
@@ -119,6 +122,8 @@
 //	a pooler in transaction mode        nothing                             waiters poll: LISTEN hears nothing
 //	the row is deleted by hand          Renew: ErrLost                      free, then a greater fence
 //	the server restarts                 errors until then; the lease stays  the same
+//	… without a release of the last     nothing                             busy for at most one TTL
+//	moments, which is not flushed
 //	… with synchronous_commit off, or   Renew: ErrLost                      free: two holders; the
 //	a replica that lacks the last                                           fence may be given twice
 //	commits takes over

@@ -19,7 +19,7 @@ const (
 	freeOne = `
 		UPDATE locks SET owner = '', expires = '-infinity'
 		WHERE key = $1 AND owner = $2 AND fence = $3 AND expires > clock_timestamp() AND NOT awaited
-		RETURNING 1`
+		RETURNING (set_config('synchronous_commit', 'off', true) = 'off')::integer`
 )
 
 // grant takes all keys for owner, or none, and returns the fence. It is 0 if another owner holds one of them. waits makes
@@ -34,13 +34,14 @@ func (s *Store) grant(ctx context.Context, keys []string, owner string, waits bo
 	return fence, err
 }
 
-// free releases the keys of l, and returns how many of them l held.
+// free releases the keys of l, and returns how many of them l held. It does not wait until the disk, or a standby, has the
+// release: a grant that follows waits for both. A server that crashes before may lose the release, and the lease ends by its TTL.
 func (s *Store) free(ctx context.Context, l locking.Lease) (held int, err error) {
 	if len(l.Keys) == 1 && s.queue.Len(l.Keys[0]) == 0 { // a waiter of this process wants a notification
 		err = s.call(ctx, &held, s.freeOne, l.Keys[0], l.Owner, int64(l.Fence))
 	}
 	if err == nil && held == 0 {
-		err = s.call(ctx, &held, `SELECT locks_release($1, $2, $3)`, l.Keys, l.Owner, int64(l.Fence))
+		err = s.call(ctx, &held, `SELECT locks_release($1, $2, $3) FROM set_config('synchronous_commit', 'off', true)`, l.Keys, l.Owner, int64(l.Fence))
 	}
 	return held, err
 }
