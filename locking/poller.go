@@ -125,7 +125,7 @@ func (p *Poller) leave(keys []string) {
 	defer p.mu.Unlock()
 	for _, key := range keys {
 		k := p.keys[key]
-		if len(p.queue.First(key)) != 1 {
+		if len(p.queue.At(key, 0)) != 1 {
 			p.unused(k)
 		}
 		if k.requests--; k.requests == 0 { // a request within Turn does not begin a new turn
@@ -191,14 +191,14 @@ func (p *Poller) Release(l Lease, pass func() (Lease, error), free func() error)
 func (p *Poller) next(keys []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(keys) == 1 && p.inTurn(p.keys[keys[0]]) && len(p.queue.First(keys[0])) == 1
+	return len(keys) == 1 && p.inTurn(p.keys[keys[0]]) && len(p.queue.At(keys[0], 0)) == 1
 }
 
 // give gives l to the first request for its key. If that has left, it is released.
 func (p *Poller) give(l Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := p.keys[l.Keys[0]]; k != nil && len(p.queue.First(l.Keys[0])) == 1 {
+	if k := p.keys[l.Keys[0]]; k != nil && len(p.queue.At(l.Keys[0], 0)) == 1 {
 		p.unused(k) // it has expired
 		k.leases <- l
 		return

@@ -91,14 +91,14 @@ func (q *Queue[K]) Len(key K) int {
 	return len(q.queues[key])
 }
 
-// First returns the keys of the ticket that is first in the queue of key; nil: the queue is empty.
-func (q *Queue[K]) First(key K) []K {
+// At returns the keys of the ticket behind n others in the queue of key; nil: there is none.
+func (q *Queue[K]) At(key K, n int) []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queues[key]) == 0 {
+	if len(q.queues[key]) <= n {
 		return nil
 	}
-	return q.queues[key][0].keys
+	return q.queues[key][n].keys
 }
 
 // Waiting returns how many tickets with an owner wait for their turn.

@@ -43,7 +43,11 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 	var t *locking.Ticket[string]
 	if wait {
 		if t, _ = s.queue.Join(nil, keys...); !t.Wait(ctx) {
+			s.settle(keys)
 			return lease, left(ctx)
+		}
+		if lease, passed := s.inherit(t, keys); passed {
+			return lease, nil
 		}
 	} else {
 		var free bool
@@ -55,6 +59,7 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 		return lease, nil
 	}
 	t.Leave(keys...)
+	s.settle(keys)
 	if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
 		// The turn came late: too little was left of ctx for an answer from etcd.
 		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)
@@ -108,7 +113,8 @@ type attempt struct {
 	ticket  *locking.Ticket[string] // its position in the queues of this process
 	keys    []string
 	nonce   string // the end of its names
-	fence   int64  // the revision of the waiters; 0: none was put
+	created int64  // the revision at which the waiters entered the queues; 0: none was put
+	fence   int64  // the same, or that at which a release passed the key to this attempt
 }
 
 // name is the name of the attempt's waiter for a key.
@@ -117,7 +123,7 @@ func (a *attempt) name(key string) string { return a.session.store.queueOf(key) 
 // mine returns the conditions that all waiters exist and are of this attempt.
 func (a *attempt) mine() (all []clientv3.Cmp) {
 	for _, k := range a.keys {
-		all = append(all, clientv3.Compare(clientv3.CreateRevision(a.name(k)), "=", a.fence))
+		all = append(all, clientv3.Compare(clientv3.ModRevision(a.name(k)), "=", a.fence))
 	}
 	return all
 }
@@ -173,7 +179,7 @@ func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, er
 	case err != nil:
 		return nil, classify(ctx, err)
 	case answer.Succeeded:
-		a.fence = answer.Header.Revision
+		a.created, a.fence = answer.Header.Revision, answer.Header.Revision
 	}
 	switch {
 	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new cluster, with the value: the caller undoes the put

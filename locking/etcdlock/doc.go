@@ -38,7 +38,7 @@
 // # Queues, and why they cannot deadlock
 //
 // One transaction puts a waiter into the queue of every requested key. Its revision is a
-// position in one total order over all queues, and is also the fence. A waiter holds its
+// position in one total order over all queues, and is also the fence of the grant. A waiter holds its
 // keys when it is the first in each of its queues. The oldest waiter is always the first in
 // all of its queues, so a deadlock is impossible, in whatever order keys are named.
 //
@@ -56,9 +56,10 @@
 // starts, and if that is not the read's, the queues are read once more during the watch.
 //
 // Each process has one waiter per key in etcd, and its other waiters are in a
-// locking.Queue: a release wakes one process and not all. Every grant takes a new waiter
+// locking.Queue: a release wakes one process and not all. If another process waits, the next grant takes a new waiter
 // in etcd, at the end of the queue, so a process with many waiters has one turn in each
-// round, like one with few. The order of arrival holds within a process, and in etcd
+// round, like one with few. If none does, the release of one key passes it to the next waiter of its process: one transaction
+// puts the holder's name again, and the revision of that is the next fence. The order of arrival holds within a process, and in etcd
 // among the first waiters of the processes.
 //
 // TryAcquire enters only if all queues are empty, in the same single transaction: a
@@ -163,6 +164,9 @@
 //	                                    it
 //	the reply to release is lost        ErrOutcomeUnknown; deleted in       busy until then, at most
 //	                                    the background                      one TTL and a half
+//	a key is passed to a waiter that    nothing                             busy until it is deleted in the
+//	has left                                                                background, or the waiter behind it
+//	                                                                        has it
 //	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free after the TTL, then a
 //	                                    and Release: ErrLost                greater fence
 //	the lease is revoked by an operator Renew: ErrLost, up to a third of    free at once: two holders

@@ -38,11 +38,12 @@ type Store struct {
 	work sync.WaitGroup // all goroutines of the Store
 
 	mu      sync.Mutex
-	session *session          // for new attempts; nil: none is open
-	down    error             // why none is open, if etcd did not answer or refused
-	tried   chan struct{}     // closed and replaced after each attempt to open a session
-	grants  map[string]*grant // by owner
-	nonces  []string          // free for the next attempts
+	session *session            // for new attempts; nil: none is open
+	down    error               // why none is open, if etcd did not answer or refused
+	tried   chan struct{}       // closed and replaced after each attempt to open a session
+	grants  map[string]*grant   // by owner
+	passed  map[string]*attempt // by key: what a release has passed to the first ticket
+	nonces  []string            // free for the next attempts
 }
 
 // Close ends the session, refuses later requests, and waits for the background
