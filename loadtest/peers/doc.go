@@ -10,7 +10,7 @@
 //
 // # What is measured
 //
-//	uncontended    one goroutine takes and releases free keys: time of one pair
+//	free key       one goroutine takes and releases free keys: time of both
 //	one key        64 goroutines of one process want one key, and do nothing while they hold it:
 //	               hand-offs a second; fairness, which is the fewest grants of a goroutine divided by the
 //	               most; requests to the server for each hand-off; CPU time of the client for each hand-off
@@ -25,7 +25,7 @@
 // measurement the counter must be what the goroutines say together, else two held the key at once.
 //
 // The machine is noisy, so nothing is compared over time. Ours and a peer run in turns, in pairs, and the order in
-// the pair alternates. The figure is the median of the ratios of the pairs. The interval leaves out the smallest
+// the pair alternates. For a free key they take turns key by key, and a pair compares the medians of some hundred turns. The figure is the median of the ratios of the pairs. The interval leaves out the smallest
 // and the largest of ten: the true median is inside with a probability of 97.9 % (of 10 pairs, by the binomial
 // distribution, without any assumption on the noise).
 //

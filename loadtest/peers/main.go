@@ -24,6 +24,7 @@ type settings struct {
 	waiters  int
 	server   string
 	ours     string
+	free     bool
 	lock     bool
 	out      string
 	child    string
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&s.waiters, "waiters", 64, "goroutines that want one key")
 	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd, postgres, mysql, mongo or zookeeper")
 	flag.StringVar(&s.ours, "ours", "", "only this lock of the repository, as \"redislock fair\"")
+	flag.BoolVar(&s.free, "free", false, "only the time of a free key")
 	flag.BoolVar(&s.lock, "lock", false, "only locking/combine against the peers on all servers")
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file to which the rows of --lock are added")
 	flag.StringVar(&s.child, "child", "", "for this program alone: contend as one of several processes")
@@ -125,13 +127,22 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 		}
 		both[of] = l
 	}
-	free, err := pairs(s.pairs, func(of int) (float64, error) { return uncontended(ctx, both[of], s.interval) })
-	if err != nil {
-		return err
+	var free paired
+	for range s.pairs {
+		medians, err := uncontended(ctx, both, 2*s.interval)
+		if err != nil {
+			return err
+		}
+		for of := range medians {
+			free[of] = append(free[of], medians[of])
+		}
 	}
 	row := bench.Row{Case: bench.FreeKey, Strategy: us.name, Baseline: them.name}
 	fmt.Fprintf(table, "%s\ttake and release a free key\t%s\tµs\t\t\t\t\t\t\t%s\t\n", them.name, free, free.targets(row))
 
+	if s.free {
+		return nil
+	}
 	contests := map[string]func(of int) (contest, error){
 		fmt.Sprintf("%d goroutines, one key", s.waiters): func(of int) (contest, error) {
 			before, err := requests.count(ctx)

@@ -16,17 +16,29 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"shop/loadtest/bench"
 )
 
-// uncontended returns how long one pair of lock and unlock takes, in microseconds.
-func uncontended(ctx context.Context, l locker, over time.Duration) (float64, error) {
-	start, n := time.Now(), 0
-	for ; time.Since(start) < over || n == 0; n++ {
-		if err := l.hold(ctx, "free-"+strconv.Itoa(n%16), func() {}); err != nil {
-			return 0, err
+// uncontended returns how long a take and a release of a free key take with each of two locks, as their medians, in
+// microseconds. They take turns, key by key: a machine whose speed changes changes it for both.
+func uncontended(ctx context.Context, both [2]locker, over time.Duration) (medians [2]float64, err error) {
+	var took [2][]float64
+	start := time.Now()
+	for n := 0; time.Since(start) < over || n < 2; n++ {
+		for turn := range both {
+			of := (n + turn) % 2
+			asked := time.Now()
+			if err := both[of].hold(ctx, "free-"+strconv.Itoa(n%16), func() {}); err != nil {
+				return medians, err
+			}
+			took[of] = append(took[of], float64(time.Since(asked).Nanoseconds())/1000)
 		}
 	}
-	return float64(time.Since(start).Microseconds()) / float64(n), nil
+	for of := range both {
+		_, medians[of], _ = bench.Interval(took[of])
+	}
+	return medians, nil
 }
 
 // contest is the result of goroutines or processes that want one key.

@@ -113,6 +113,7 @@ type attempt struct {
 	ticket  *locking.Ticket[string] // its position in the queues of this process
 	keys    []string
 	nonce   string // the end of its names
+	alone   bool   // it found no other in its queues
 	created int64  // the revision at which the waiters entered the queues; 0: none was put
 	fence   int64  // the same, or that at which a release passed the key to this attempt
 }

@@ -156,7 +156,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	case err != nil:
 		s.abandon(g)
 	case next > 0 && s.grants[l.Owner] == g: // else it has expired, and its names are being removed
-		s.passed[g.keys[0]] = &attempt{session: g.session, keys: g.keys, nonce: g.nonce, created: g.created, fence: next}
+		s.passed[g.keys[0]] = &attempt{session: g.session, keys: g.keys, nonce: g.nonce, alone: true, created: g.created, fence: next}
 		s.drop(g)
 		s.settled(g.keys[0])
 	case next == 0 && s.drop(g):
@@ -169,6 +169,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 //
 // If a request of this process waits for the one key, and no other process does, the key is passed to that request instead:
 // the name is put again, at a new revision, which is the next fence. So a grant within a process is one request to etcd.
+// It is not tried if another process had a waiter when this attempt entered the queue: that process most often has one again.
 //
 // A delete of one name is faster than a transaction, and needs no comparison: until the nonce is used again, only
 // this attempt can have put it.
@@ -178,20 +179,18 @@ func (g *grant) free(ctx context.Context) (held bool, next int64, err error) {
 		answer, err := s.txn(ctx, g.mine(), g.deletes())
 		return err == nil && answer.Succeeded, 0, err
 	}
-	if len(s.queue.At(key, 1)) == 1 {
+	if g.alone && len(s.queue.At(key, 1)) == 1 {
 		alone := clientv3.Compare(clientv3.CreateRevision(s.queueOf(key)), "<", g.created+1).WithPrefix()
 		again := clientv3.OpPut(g.name(key), "", clientv3.WithLease(g.session.id))
-		answer, err := s.txn(ctx, append(g.mine(), alone, s.sameEpoch()), []clientv3.Op{again}, clientv3.OpTxn(g.mine(), g.deletes(), nil))
+		answer, err := s.txn(ctx, append(g.mine(), alone, s.sameEpoch()), []clientv3.Op{again})
 		switch {
 		case err == nil && answer.Header.ClusterId != s.epoch.cluster:
 			return false, 0, ErrEpoch
 		case err == nil && answer.Succeeded:
 			return true, answer.Header.Revision, nil
-		case err == nil:
-			return answer.Responses[0].GetResponseTxn().Succeeded, 0, nil
-		case !refused(err) && !errors.Is(err, rpctypes.ErrNoSpace):
+		case err != nil && !refused(err) && !errors.Is(err, rpctypes.ErrNoSpace):
 			return false, 0, err
-		}
+		} // a delete needs no space
 	}
 	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
