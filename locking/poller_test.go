@@ -285,6 +285,51 @@ func TestPoller_AWaiterThatLeavesPassesItsLeaseOn(t *testing.T) {
 	})
 }
 
+// The only request leaves while a lease is on its way to it, and leaves it behind.
+func TestPoller_TheLastWaiterLeavesItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 40 { // in which order it sees the two is random
+			p := newPassing()
+			ctx, cancel := context.WithCancel(t.Context())
+			wait := p.wait(ctx, "k")
+			if err := p.release(cancel); err != nil {
+				t.Error(err)
+			}
+			err := <-wait
+			synctest.Wait()
+			if left := err != nil; left != (len(p.unused) == 1) {
+				t.Fatalf("the request: %v; %d leases released as unused", err, len(p.unused))
+			}
+		}
+	})
+}
+
+// A lease has expired that was passed to a request whose attempt takes long. The next release does not wait for it.
+func TestPoller_ALeaseIsPassedAfterOneThatHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPassing()
+		granted := make(chan error, 1)
+		go func() {
+			_, err := p.Acquire(t.Context(), []string{"k"}, func() (Lease, error) {
+				time.Sleep(150 * time.Minute)
+				return Lease{}, ErrBusy
+			})
+			granted <- err
+		}()
+		synctest.Wait()
+		_ = p.release(func() {})
+		time.Sleep(2 * time.Hour)
+		start := time.Now()
+		_ = p.release(func() {})
+		if took := time.Since(start); took != 0 || len(p.unused) != 1 {
+			t.Errorf("the second release took %v; %d leases released as unused, want 1", took, len(p.unused))
+		}
+		if err := <-granted; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // After a pass that has done nothing the key is freed in two requests; after one without an answer the first request
 // asks the server.
 func TestPoller_APassMayFail(t *testing.T) {

@@ -13,7 +13,8 @@
 //
 // # What is stored
 //
-//	lock/9:account/1/R7FQ…   create revision 8012   a waiter for account/1, or its holder
+//	lock/9:account/1/R7FQ…   create revision 8012   a waiter for account/1, or its holder, whose
+//	                         mod revision 8012      fence is the mod revision
 //	lock/9:account/1/K3ZA…   create revision 8015   the next one
 //	lock/fenced:W4TT…                               the fencing key of an attempt without an answer
 //	lock/epoch               value W5QK…            the epoch of the fences
@@ -30,6 +31,7 @@
 //	wait.go       a waiter and its predecessor
 //	orphans.go    the cleanup after an attempt that has failed
 //	lease.go      a Lease: Renew, Release, its end
+//	pass.go       a release that passes the key to the next waiter of its process
 //	session.go    the session, and its end
 //	keepalive.go  the session's keep-alive, and the next session
 //	request.go    the bounds of a request, the meaning of an error

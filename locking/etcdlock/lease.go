@@ -2,13 +2,11 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
@@ -133,7 +131,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return g.lease, nil
 }
 
-// Release frees the keys, if l still holds all of them. If one is lost, it returns
+// Release frees the keys, or passes the one key to the next waiter of this process, if l still holds all of them. If one is lost, it returns
 // locking.ErrLost, and the others are freed all the same, in the background: no other
 // attempt has their names. After any other error the release is retried in the
 // background. A second Release at the same time returns locking.ErrLost.
@@ -156,75 +154,29 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	case err != nil:
 		s.abandon(g)
 	case next > 0 && s.grants[l.Owner] == g: // else it has expired, and its names are being removed
-		s.passed[g.keys[0]] = &attempt{session: g.session, keys: g.keys, nonce: g.nonce, alone: true, created: g.created, fence: next}
-		s.drop(g)
-		s.settled(g.keys[0])
+		s.bequeath(g, next)
 	case next == 0 && s.drop(g):
 		s.nonces = append(s.nonces, g.nonce) // all requests under it are answered, or compare the fence
 	}
 	return err
 }
 
-// free deletes the names of a grant, and reports whether it still had all of them.
-//
-// If a request of this process waits for the one key, and no other process does, the key is passed to that request instead:
-// the name is put again, at a new revision, which is the next fence. So a grant within a process is one request to etcd.
-// It is not tried if another process had a waiter when this attempt entered the queue: that process most often has one again.
+// free deletes the names of a grant, and reports whether it still had all of them, or passes its key on: next is then the
+// fence of the next grant.
 //
 // A delete of one name is faster than a transaction, and needs no comparison: until the nonce is used again, only
 // this attempt can have put it.
 func (g *grant) free(ctx context.Context) (held bool, next int64, err error) {
-	s, key := g.session.store, g.keys[0]
+	s := g.session.store
 	if len(g.keys) > 1 {
 		answer, err := s.txn(ctx, g.mine(), g.deletes())
 		return err == nil && answer.Succeeded, 0, err
 	}
-	if g.alone && len(s.queue.At(key, 1)) == 1 {
-		alone := clientv3.Compare(clientv3.CreateRevision(s.queueOf(key)), "<", g.created+1).WithPrefix()
-		again := clientv3.OpPut(g.name(key), "", clientv3.WithLease(g.session.id))
-		answer, err := s.txn(ctx, append(g.mine(), alone, s.sameEpoch()), []clientv3.Op{again})
-		switch {
-		case err == nil && answer.Header.ClusterId != s.epoch.cluster:
-			return false, 0, ErrEpoch
-		case err == nil && answer.Succeeded:
-			return true, answer.Header.Revision, nil
-		case err != nil && !refused(err) && !errors.Is(err, rpctypes.ErrNoSpace):
-			return false, 0, err
-		} // a delete needs no space
+	if next, err = g.pass(ctx); next > 0 || err != nil {
+		return err == nil, next, err
 	}
 	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
-	answer, err := s.client.Delete(limited, g.name(key))
+	answer, err := s.client.Delete(limited, g.name(g.keys[0]))
 	return err == nil && answer.Deleted == 1, 0, err
-}
-
-// inherit makes a Lease of what a release has passed to t, the first ticket for one key. False: nothing, or the session is dead.
-func (s *Store) inherit(t *locking.Ticket[string], keys []string) (locking.Lease, bool) {
-	s.mu.Lock()
-	a := s.passed[keys[0]]
-	if a == nil || len(keys) > 1 {
-		s.mu.Unlock()
-		return locking.Lease{}, false
-	}
-	delete(s.passed, keys[0])
-	s.mu.Unlock()
-	a.ticket = t
-	return a.grant()
-}
-
-// settle removes what releases have passed to requests that have left.
-func (s *Store) settle(keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, key := range keys {
-		s.settled(key)
-	}
-}
-
-// settled is settle for one key. The caller holds the mutex.
-func (s *Store) settled(key string) {
-	if a := s.passed[key]; a != nil && len(s.queue.At(key, 0)) != 1 {
-		delete(s.passed, key)
-		a.remove(false)
-	}
 }

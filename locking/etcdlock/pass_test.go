@@ -16,6 +16,8 @@ import (
 // waits starts a request that waits in its process, behind n others.
 func waits(t *testing.T, s *Store, ctx context.Context, n int, keys ...string) <-chan locktest.Outcome[locking.Lease] {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	t.Cleanup(cancel)
 	granted := locktest.Beside(func() (locking.Lease, error) { return s.Acquire(ctx, keys...) })
 	locktest.Eventually(t, "the request is in the queue", func() bool { return s.queue.Len(keys[0]) == n+1 })
 	return granted
@@ -95,7 +97,9 @@ func TestRelease_PassesToARequestThatHasLeft(t *testing.T) {
 			first := waits(t, store, ctx, 1, "k")
 			var second <-chan locktest.Outcome[locking.Lease]
 			if behind != nil {
-				second = locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), behind...) })
+				bounded, end := context.WithTimeout(t.Context(), 30*time.Second)
+				defer end()
+				second = locktest.Beside(func() (locking.Lease, error) { return store.Acquire(bounded, behind...) })
 				locktest.Eventually(t, "the request is in the queue", func() bool { return store.queue.Len("k") == 3 })
 			}
 			unblock := w.holdNext("/Txn")
@@ -118,7 +122,7 @@ func TestRelease_PassesToARequestThatHasLeft(t *testing.T) {
 				locktest.Released(t, store, lease)
 			}
 			asked := time.Now()
-			lease, err := other.Acquire(t.Context(), "k")
+			lease, err := (<-waits(t, other, t.Context(), 0, "k")).Pair()
 			if took := time.Since(asked); err != nil || took > store.ttl/3 {
 				t.Errorf("%v; another process had to wait %v", err, took)
 			}
@@ -132,7 +136,7 @@ func TestRelease_PassesToARequestThatHasLeft(t *testing.T) {
 	}
 }
 
-// A key cannot be passed on if etcd is full, or has lost the session: it is released as if no request waited.
+// A key cannot be passed on if etcd is full: it is released as if no request waited.
 func TestRelease_WithoutSpaceFreesTheKey(t *testing.T) {
 	t.Parallel()
 	store, w, other, _ := behindProxy(t, 20*time.Second)
@@ -168,5 +172,129 @@ func TestRenew_DuringAReleaseRemovesNothing(t *testing.T) {
 	}
 	if _, err := store.grantOf(held); err != nil {
 		t.Errorf("the grant has ended, and its name is being removed: %v", err)
+	}
+}
+
+// A session that has died keeps its other leases. What was passed under it would be held as long as they are.
+func TestRelease_OfADeadSessionPassesNothing(t *testing.T) {
+	t.Parallel()
+	for name, during := range map[string]bool{"before the release": false, "during the release": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, w, _, _ := behindProxy(t, 30*time.Second)
+			other, held := locktest.Taken(t, store, "j"), locktest.Taken(t, store, "k")
+			next := waits(t, store, t.Context(), 1, "k")
+			store.mu.Lock()
+			x := store.session
+			store.mu.Unlock()
+			die := func() {
+				x.die(errOrphans)
+				locktest.Eventually(t, "another session is open", func() bool {
+					store.mu.Lock()
+					defer store.mu.Unlock()
+					return store.session != nil
+				})
+			}
+			unblock := func() {}
+			if during {
+				unblock = w.holdNext("/Txn")
+				defer unblock()
+			} else {
+				die()
+			}
+			released := locktest.Beside(func() (struct{}, error) { return struct{}{}, store.Release(t.Context(), held) })
+			if during {
+				locktest.Eventually(t, "the release is under way", func() bool { return w.heldSoFar() == 1 })
+				die()
+			}
+			unblock()
+			if _, err := (<-released).Pair(); err != nil {
+				t.Error(err)
+			}
+			lease, err := (<-next).Pair()
+			if left := time.Until(other.Until); err != nil || left < store.ttl/3 {
+				t.Fatalf("%v; granted %v before the session's other lease ended", err, left)
+			}
+			locktest.Released(t, store, lease)
+		})
+	}
+}
+
+// The fence of a lease is of the Store's epoch.
+func TestRelease_PassesNothingInAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*testing.T, *Store){
+		"a new value": func(t *testing.T, s *Store) {
+			if _, err := s.client.Put(t.Context(), epochKey(s.prefix), "another"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another cluster": func(_ *testing.T, s *Store) { s.epoch.cluster++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := shared(t).must(t, 20*time.Second)
+			held := locktest.Taken(t, store, "k")
+			next := waits(t, store, t.Context(), 1, "k")
+			change(t, store)
+			locktest.Released(t, store, held)
+			if lease, err := (<-next).Pair(); !errors.Is(err, ErrEpoch) {
+				t.Errorf("granted %+v, %v; want %v", lease, err, ErrEpoch)
+			}
+		})
+	}
+}
+
+// The lease ends while its release is under way: its name is being removed, and is not passed on.
+func TestRelease_OfALeaseThatHasEndedPassesNothing(t *testing.T) {
+	t.Parallel()
+	store, w, other, _ := behindProxy(t, 30*time.Second)
+	held := locktest.Taken(t, store, "k")
+	next := waits(t, store, t.Context(), 1, "k")
+	unblock := w.holdNext("/Txn")
+	defer unblock()
+	released := locktest.Beside(func() (struct{}, error) { return struct{}{}, store.Release(t.Context(), held) })
+	locktest.Eventually(t, "the release is under way", func() bool { return w.heldSoFar() == 1 })
+	store.mu.Lock()
+	g := store.grants[held.Owner]
+	g.lease.Until = time.Now()
+	store.mu.Unlock()
+	store.expire(g)
+	unblock()
+	<-released
+	lease, err := (<-next).Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Errorf("the next lease: %v", err)
+	}
+	locktest.WantHeld(t, other, "k")
+	locktest.Released(t, store, lease)
+}
+
+// A request that is under way when its session dies is not waited for: the next one uses a new session.
+func TestAcquire_EndsItsRequestWithTheSession(t *testing.T) {
+	t.Parallel()
+	for name, acquire := range map[string]func(*Store, context.Context, ...string) (locking.Lease, error){
+		"waiting": (*Store).Acquire, "trying": (*Store).TryAcquire,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, w, _, _ := behindProxy(t, 30*time.Second)
+			unblock := w.holdNext("/Txn")
+			defer unblock()
+			granted := locktest.Beside(func() (locking.Lease, error) { return acquire(store, t.Context(), "k") })
+			locktest.Eventually(t, "the request is under way", func() bool { return w.heldSoFar() == 1 })
+			store.mu.Lock()
+			store.session.kill(errOrphans)
+			store.down = nil
+			store.mu.Unlock()
+			lease, err := (<-granted).Pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			locktest.Released(t, store, lease)
+		})
 	}
 }

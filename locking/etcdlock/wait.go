@@ -11,12 +11,10 @@ import (
 // enter puts waiters into the queues, and returns nil when they are first in all of
 // them. Without wait it enters only queues that are all empty.
 func (a *attempt) enter(ctx context.Context, wait bool) error {
-	answer, err := a.put(ctx, wait)
-	if a.alone = err == nil && predecessor(answer) == ""; err != nil || a.alone {
-		return err
-	}
 	ctx, cancel := under(ctx, a.session.life, errAgain)
 	defer cancel()
+	answer, err := a.put(ctx, wait)
+	a.alone = err == nil && predecessor(answer) == ""
 	for err == nil {
 		before := predecessor(answer)
 		if before == "" {

@@ -128,7 +128,7 @@ func replyLostOnHandOver(s *suite) {
 		next, err := (<-waiter).Pair()
 		w.Lose(0)
 		if err != nil {
-			s.Fatalf("the waiter: %v", err)
+			return fmt.Errorf("the waiter: %w", err)
 		}
 		s.inspect(next, []string{key})
 		if s.Fences && next.Fence <= lease.Fence {

@@ -179,8 +179,13 @@ func (s *Store) pass(ctx context.Context, l locking.Lease) (locking.Lease, error
 	owner, sent := rand.Text(), time.Now()
 	g, err := s.change(ctx, l, passed(owner, s.ttl))
 	if errors.Is(err, locking.ErrOutcomeUnknown) {
-		s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
-		s.resolver.Abandon(s.removal(l.Keys[0], owner))
+		old, next := s.removal(l.Keys[0], l.Owner), s.removal(l.Keys[0], owner)
+		s.resolver.Abandon(func(ctx context.Context) error {
+			if err := old(ctx); err != nil { // until then the request may still arrive
+				return err
+			}
+			return next(ctx)
+		})
 	}
 	return locking.Lease{Keys: l.Keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, err
 }

@@ -60,8 +60,13 @@ func (s *Store) pass(ctx context.Context, l locking.Lease) (locking.Lease, error
 	passed, fence, err := s.update(ctx, fmt.Sprintf(s.passOne, owner, s.ttl.Microseconds(), l.Keys[0], l.Owner, int64(l.Fence)))
 	switch {
 	case errors.Is(err, locking.ErrOutcomeUnknown):
-		s.resolver.Abandon(s.removal(l.Keys, l.Owner))
-		s.resolver.Abandon(s.removal(l.Keys, owner))
+		old, next := s.removal(l.Keys, l.Owner), s.removal(l.Keys, owner)
+		s.resolver.Abandon(func(ctx context.Context) error {
+			if err := old(ctx); err != nil { // until then the request may still arrive
+				return err
+			}
+			return next(ctx)
+		})
 	case err == nil && !passed:
 		err = locking.ErrLost
 	}

@@ -249,6 +249,8 @@
 //	the reply to take is lost           retried as the same owner: its     nothing
 //	                                    ticket, or its grant
 //	a holder requests its keys again    it waits for itself                nothing
+//	processes of an earlier version     waits until their sets have ended  the same: stop them all first
+//	wait for the same key
 //	processes name different numbers    nothing                            the greatest number is valid
 //	of permits
 //	the sorted set is evicted           Renew: ErrLost; waiters go to the  free at once: two holders until

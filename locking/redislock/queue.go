@@ -106,7 +106,7 @@ func (q *QueueStore) TryAcquire(ctx context.Context, keys ...string) (lease lock
 // two to three seconds (a pause, no network), it goes to the end of the queue.
 //
 // A release hands the key over to the first waiter, with a message. Until of such a lease counts from before the
-// last request of the waiter, and is a quarter of a second earlier at most.
+// last request of the waiter: as a rule it is a quarter of a second earlier at most, and never more than half of the trust.
 //
 // If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
 // was in the queue.

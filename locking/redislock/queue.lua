@@ -58,6 +58,7 @@ local function serve(i)
     local who, ticket = first(i)
     if not who or not fits(i, who) then return end
     local ttl, process = who:match('^.:(%d+):(%w+):')
+    if not process then return end -- of an earlier version
     local inbox = channel .. process
     -- The number that PUBLISH returns would come too late: subscribers of a replica, and of another
     -- node of a Cluster, are not in it, but receive the message.

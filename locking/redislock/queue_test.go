@@ -264,6 +264,26 @@ var properties = map[string]func(*steps){
 	},
 }
 
+// A request that finds its own grant restarts the TTL: the queue has to last as long.
+func TestQueue_OutlivesARepeatedRequest(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t, 20*time.Second, nil)
+	q := s.semaphore(1500*time.Millisecond, 1)
+	r := s.request(q, "k")
+	if _, err := r.take(s.ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(700 * time.Millisecond)
+	lease, err := r.take(s.ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := q.store.client.PTTL(s.ctx, q.names(lease.Keys)[0]).Val(); left < time.Until(lease.Until) {
+		t.Errorf("the queue ends in %v, the lease in %v", left, time.Until(lease.Until))
+	}
+	s.release(q, lease)
+}
+
 func TestQueue_Properties(t *testing.T) {
 	t.Parallel()
 	for _, all := range []map[string]func(*steps){properties, handovers} {
