@@ -12,9 +12,9 @@ const (
 )
 
 // ofItsKind are the peers that promise what a lock of this repository does, as far as any does: a lease is
-// compared with leases, and a session with sessions.
+// compared with leases, and a session with sessions. The Store of redislock has none: it is for keys that are free most of
+// the time, and its package has Waiter and the fair lock for keys for which many wait.
 var ofItsKind = map[string][]string{
-	"redislock":          redisPeers,
 	"redislock Waiter":   redisPeers,
 	"redislock fair":     redisPeers,
 	"etcdlock":           {"etcd concurrency"},
