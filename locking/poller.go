@@ -67,7 +67,7 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 				p.Unused(lease)
 				continue
 			case woken = <-free:
-				if pause = p.Pause.Wait(0) / togetherMax; !woken { // others come first that ask as often
+				if pause = p.Pause.Wait(0) / 2; !woken { // longer than those of others, if many wait there
 					continue
 				}
 			case <-time.After(pause):

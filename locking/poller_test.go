@@ -139,7 +139,7 @@ func TestPoller_ATurnEnds(t *testing.T) {
 				synctest.Wait()
 				// The third release, after 75 s, is not within a minute of the first grant. So the fourth request pauses, and
 				// begins the next turn.
-				next := 75*time.Second + time.Hour/togetherMax
+				next := 75*time.Second + time.Hour/2
 				want := []time.Duration{0, 25 * time.Second, 50 * time.Second, next, next + 25*time.Second, next + 50*time.Second}
 				if !slices.Equal(grants, want) {
 					t.Errorf("granted after %v, want %v", grants, want)

@@ -62,7 +62,7 @@
 //
 // MongoDB wakes no waiter. In each process the requests for a key wait in the order of arrival, and the first
 // tries again after 1 to 50 ms. A release in its process passes it the key: one findAndModify ends the lease and makes the
-// next, with a greater fence. After 10 ms of such grants the process pauses, so that others can take the key
+// next, with a greater fence. After 6 ms of such grants the process pauses, so that others can take the key
 // (locking.Poller). One process may be granted a key twice as often as another.
 //
 // # The guard

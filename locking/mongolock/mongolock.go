@@ -39,8 +39,8 @@ type Store struct {
 	poller         locking.Poller
 }
 
-// turn is how long the requests of a process pass a key to each other without a pause: about ten grants.
-const turn = 10 * time.Millisecond
+// turn is how long the requests of a process pass a key to each other without a pause: about five grants.
+const turn = 6 * time.Millisecond
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if they use
 // the same collection, which must hold nothing else. The Store sets its own write

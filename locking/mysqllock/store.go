@@ -20,7 +20,7 @@ const TTLMin = 100 * time.Millisecond
 // ErrClosed is returned by a store of this package after its Close.
 var ErrClosed = errors.New("mysqllock: store is closed")
 
-// turn is how long the requests of a process pass a key to each other without a pause: some tens of grants.
+// turn is how long the requests of a process pass a key to each other without a pause: some fifteen grants.
 const turn = 6 * time.Millisecond
 
 // Store keeps locks in the table locks of this package's migrations. It is safe for
