@@ -25,7 +25,7 @@ func TestRelease_DoesNotWaitForAStandby(t *testing.T) {
 	one, several := locktest.Taken(t, store, "a"), locktest.Taken(t, store, "b", "c")
 	locktest.Released(t, store, locktest.Taken(t, store, "d")) // it has a row
 
-	exec(t, pool, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
+	exec(t, pool, `ALTER SYSTEM SET synchronous_standby_names = 'absent'`)
 	exec(t, pool, `SELECT pg_reload_conf()`)
 	locktest.Eventually(t, "a grant waits for the standby", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
