@@ -67,7 +67,8 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 				p.Unused(lease)
 				continue
 			case woken = <-free:
-				if pause = p.Pause.Wait(0) / 2; !woken { // longer than those of others, if many wait there
+				if !woken {
+					pause = p.Pause.Wait(0) / 2 // longer than those of another process in which many wait
 					continue
 				}
 			case <-time.After(pause):
@@ -77,7 +78,7 @@ func (p *Poller) Acquire(ctx context.Context, keys []string, take func() (Lease,
 			}
 			if ctx.Err() != nil {
 				if woken {
-					p.Released(keys) // wakes the next
+					p.released(keys) // wakes the next
 				}
 				return Lease{}, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 			}
@@ -155,7 +156,6 @@ func (p *Poller) granted(keys []string, woken bool) {
 		case <-k.free: // of a release before the grant
 		default:
 		}
-		p.unused(k)
 	}
 }
 
@@ -179,11 +179,11 @@ func (p *Poller) Release(l Lease, pass func() (Lease, error), free func() error)
 			p.give(next)
 			return nil
 		case !errors.Is(err, ErrLost):
-			p.Released(l.Keys)
+			p.released(l.Keys)
 			return err
 		}
 	}
-	defer p.Released(l.Keys)
+	defer p.released(l.Keys)
 	return free()
 }
 
@@ -210,9 +210,9 @@ func (p *Poller) inTurn(k *polled) bool {
 	return k != nil && (!k.passed || time.Since(k.begun) < p.Turn)
 }
 
-// Released wakes the first request of this process for each of the keys, or makes it pause if the turn is over. It is a
-// hint: call it after each request to release them, whatever its answer.
-func (p *Poller) Released(keys []string) {
+// released wakes the first request of this process for each of the keys, or makes it pause if the turn is over. It is a
+// hint, given after each request to release them, whatever its answer.
+func (p *Poller) released(keys []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range keys {

@@ -42,7 +42,7 @@ func (k *polledKey) asked() int {
 
 func (k *polledKey) release(p *Poller) {
 	k.free()
-	p.Released([]string{"k"})
+	p.released([]string{"k"})
 }
 
 // hourly pauses for an hour, so that only a release in the process can end a wait earlier.

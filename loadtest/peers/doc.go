@@ -25,15 +25,16 @@
 // measurement the counter must be what the goroutines say together, else two held the key at once.
 //
 // The machine is noisy, so nothing is compared over time. Ours and a peer run in turns, in pairs, and the order in
-// the pair alternates. For a free key they take turns key by key, and a pair compares the medians of some hundred turns. The figure is the median of the ratios of the pairs. The interval leaves out the smallest
+// the pair alternates. For a free key they take turns key by key, and a pair compares the medians of some hundred turns.
+// The figure is the median of the ratios of the pairs. The interval leaves out the smallest
 // and the largest of ten: the true median is inside with a probability of 97.9 % (of 10 pairs, by the binomial
 // distribution, without any assumption on the noise).
 //
 // The targets: a free key of Redis takes at most 1.15 times as long as with raw commands; one of etcd and of
 // PostgreSQL as long as with the best peer of its kind, which is met if the interval begins at 1 or below; and the hand-offs
 // of one key are as many as those of each peer of its kind, with a fairness of at least 0.5. Each row says which it has
-// met. loadtest/bench/peers.go names the peers of each kind. The Store of redislock, which polls, has targets for a free key alone: for
-// keys for which many wait its documentation recommends Waiter, or the fair lock.
+// met. loadtest/bench/peers.go names the peers of each kind. The Store of redislock, which polls, has targets for a free
+// key alone: for keys for which many wait its documentation recommends Waiter, or the fair lock.
 //
 // A hand-off counts if it ended within the measurement. Waiters of ours leave with their ctx; those of a peer that has none
 // are granted the key after the end, which counts for the requests and the CPU time alone.

@@ -161,7 +161,8 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return l, nil
 }
 
-// Release frees the key, or passes it to the next waiter of this process. It returns locking.ErrLost if the lease no longer held it.
+// Release frees the key, or passes it to the next waiter of this process. It returns locking.ErrLost if the lease no
+// longer held it.
 // After locking.ErrOutcomeUnknown the release is retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)

@@ -137,8 +137,8 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return l, nil
 }
 
-// Release frees the keys, or passes the one key to the next waiter of this process. It returns locking.ErrLost if the lease no longer held one of
-// them; the others are freed all the same. After locking.ErrOutcomeUnknown the release is
+// Release frees the keys, or passes the one key to the next waiter of this process. It returns locking.ErrLost
+// if the lease no longer held one of them; the others are freed all the same. After locking.ErrOutcomeUnknown the release is
 // retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)

@@ -230,8 +230,8 @@ func (x *session) end(clean bool) {
 	x.conn.Release()
 }
 
-// ask sends a statement and reads its one row. It waits for answerTimeout at most. A deadline of the connection is
-// cheaper than a context with one, which takes a thirtieth of the time of a lock and its release.
+// ask sends a statement and reads its one row. It waits for answerTimeout at most, by a deadline of the connection: that
+// is cheaper than a context with one.
 func ask(ctx context.Context, conn *pgxpool.Conn, row []any, sql string, args ...any) error {
 	socket := conn.Conn().PgConn().Conn()
 	_ = socket.SetDeadline(time.Now().Add(answerTimeout)) // a connection that is closed says so to the statement

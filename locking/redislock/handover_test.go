@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"shop/locking"
 	"shop/locking/locktest"
 )
@@ -52,6 +54,18 @@ var handovers = map[string]func(*steps){
 			s.fail("the message %q hands over %+v", late, lease)
 		}
 		s.release(q, held)
+	},
+	"an owner of an earlier version stops no release": func(s *steps) {
+		q := s.semaphore(time.Minute, 1)
+		held := s.take(q, "k")
+		old := redis.Z{Score: 1.5e15, Member: "xOLD"} // it has waited longest
+		if err := q.store.client.ZAdd(s.ctx, q.names(held.Keys)[0], old).Err(); err != nil {
+			s.fail("%w", err)
+		}
+		s.wait(q, "k")
+		if err := q.Release(s.ctx, held); err != nil { // once: a repeated one would find nothing to release
+			s.fail("release: %w", err)
+		}
 	},
 	"a process that does not listen is granted nothing": func(s *steps) {
 		q, deaf := s.semaphore(time.Minute, 1), s.deaf(time.Minute, 1)

@@ -59,6 +59,7 @@ func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
 		"a grant that is not wanted stays":    {leaves, "held = held + 1 end\n    remove(i, owner)\n    if tonumber(ticket) > 0 or ARGV[5] ~= '0' then serve(i) end", "a waiter that leaves after its grant passes the key on"},
 		"the TTL of another owner":            {"grant(who, i, i, ttl)", "grant(who, i, i, 500)", "a lease that is handed over lasts a TTL"},
 		"the ticket's TTL for a lease":        {"outlive(i, ticket_ttl + ttl)", "outlive(i, 1)", "a queue outlives a lease that is handed over"},
+		"an earlier version is an error":      {"if not process then return end", "", "an owner of an earlier version stops no release"},
 		"tickets are not unique":              {"math.max(number, microseconds, ", "math.max(number, ", "a message for an earlier ticket hands nothing over"},
 		"a message names no ticket":           {message, "grant(who, i, i, ttl) .. '/0'", "a message hands the key over"},
 	}, func(t *testing.T, m mutation) {

@@ -2,7 +2,7 @@
 SELECT pg_advisory_xact_lock(123589503181675);
 -- One row for each key that was ever locked. Fences come from a sequence, so a row that is
 -- not held may be deleted without making a fence start again. The Store checks the keys: a CHECK would be evaluated at
--- each update, and make a grant 3 % longer.
+-- each update.
 CREATE TABLE IF NOT EXISTS locks (
     key     text COLLATE "C" PRIMARY KEY,
     owner   text        NOT NULL DEFAULT '',          -- random for each grant; '': free
