@@ -35,16 +35,13 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 		return lease, err
 	}
 	defer describe(&err, "acquire", keys)
-	ctx, cancel := under(ctx, s.life, ErrClosed)
-	defer cancel()
 	if ctx.Err() != nil {
 		return lease, ended(ctx)
 	}
 	var t *locking.Ticket[string]
 	if wait {
-		if t, _ = s.queue.Join(nil, keys...); !t.Wait(ctx) {
-			s.settle(keys)
-			return lease, left(ctx)
+		if t, err = s.turn(ctx, keys); err != nil {
+			return lease, err
 		}
 		if lease, passed := s.inherit(t, keys); passed {
 			return lease, nil
@@ -65,6 +62,21 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)
 	}
 	return lease, err
+}
+
+// turn waits until the request is the first of this process for its keys.
+func (s *Store) turn(ctx context.Context, keys []string) (*locking.Ticket[string], error) {
+	t, _ := s.queue.Join(nil, keys...)
+	if !t.Waited {
+		return t, nil
+	}
+	ctx, cancel := under(ctx, s.life, ErrClosed)
+	defer cancel()
+	if !t.Wait(ctx) {
+		s.settle(keys)
+		return nil, left(ctx)
+	}
+	return t, nil
 }
 
 // attempts repeats the attempt until one is granted, or fails with an error that a
@@ -157,11 +169,12 @@ var errAgain = errors.New("etcdlock: session changed under the attempt")
 // put puts a waiter into each queue: one transaction, one revision. If wait is true, it
 // reads the queues first; otherwise it requires that they are empty. (etcd compares an
 // empty range like a key that was never created: revision 0.) It does nothing if the
-// attempt is fenced, or etcd has another epoch than the Store.
-func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, error) {
+// attempt is fenced, or etcd has another epoch than the Store. If again is true, the
+// caller puts with wait next, and locking.ErrBusy may stand for these too.
+func (a *attempt) put(ctx context.Context, wait, again bool) (*clientv3.TxnResponse, error) {
 	x, s := a.session, a.session.store
 	conditions := []clientv3.Cmp{s.sameEpoch(), clientv3.Compare(clientv3.CreateRevision(s.fencingKey(a.nonce)), "=", 0)}
-	var ops []clientv3.Op
+	var ops, otherwise []clientv3.Op
 	if wait {
 		ops = a.predecessors(0)
 	} else {
@@ -172,8 +185,16 @@ func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, er
 	for _, k := range a.keys {
 		ops = append(ops, clientv3.OpPut(a.name(k), "", clientv3.WithLease(x.id)))
 	}
-	answer, err := s.txn(ctx, conditions, ops, clientv3.OpGet(epochKey(s.prefix)))
+	if !again {
+		otherwise = append(otherwise, clientv3.OpGet(epochKey(s.prefix)))
+	}
+	limited, cancel := within(clientv3.WithRequireLeader(ctx), requestTimeout(s.ttl))
+	defer cancel()
+	defer context.AfterFunc(x.life, cancel)() // the request ends with the session
+	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).Else(otherwise...).Commit()
 	switch {
+	case err != nil && x.life.Err() != nil:
+		return nil, errAgain
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		x.die(errRevoked)
 		return nil, errAgain
@@ -184,7 +205,7 @@ func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, er
 	}
 	switch {
 	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new cluster, with the value: the caller undoes the put
-		!answer.Succeeded && !s.isEpoch(answer.Responses[0].GetResponseRange()):
+		!answer.Succeeded && !again && !s.isEpoch(answer.Responses[0].GetResponseRange()):
 		return nil, ErrEpoch
 	case answer.Succeeded:
 		return answer, nil

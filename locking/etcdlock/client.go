@@ -49,7 +49,7 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	}
 	s := &Store{
 		client: client, prefix: prefix, ttl: ttl, trust: ttl - margin(ttl),
-		tried: make(chan struct{}), grants: map[string]*grant{}, passed: map[string]*attempt{},
+		tried: make(chan struct{}), grants: map[string]*grant{}, passed: map[string]*attempt{}, rivals: map[string]bool{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	if s.epoch, err = s.findEpoch(ctx); err != nil {

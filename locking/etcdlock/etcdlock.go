@@ -44,6 +44,8 @@ type Store struct {
 	grants  map[string]*grant   // by owner
 	passed  map[string]*attempt // by key: what a release has passed to the first ticket
 	nonces  []string            // free for the next attempts
+	timer   *time.Timer         // calls expire at the first Until of grants, or before; nil: not set
+	rivals  map[string]bool     // the keys for which another process waited: see attempt.enter
 }
 
 // Close ends the session, refuses later requests, and waits for the background

@@ -69,10 +69,18 @@ func abandon(t *testing.T, g target) (inTime bool) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
 	locktest.Released(t, other, next)
+
+	// It ends too when it is renewed no more.
+	ctx, cancel := context.WithDeadline(t.Context(), kept.Until.Add(10*time.Second))
+	defer cancel()
+	if next, err = other.Acquire(ctx, "kept"); err != nil || time.Now().Before(kept.Until) {
+		t.Fatalf("kept, %v after its last Until: %v", time.Since(kept.Until), err)
+	}
+	locktest.Released(t, other, next)
 	return true
 }
 
-// The timer of a grant runs when the machine lets it. A Lease is over at its Until all the same.
+// The timer runs when the machine lets it. A Lease is over at its Until all the same.
 func TestExpire_ALateTimerProlongsNoLease(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(*Store, locking.Lease) error{
@@ -85,7 +93,7 @@ func TestExpire_ALateTimerProlongsNoLease(t *testing.T) {
 			store, other := g.must(t, minTTL), g.must(t, 20*time.Second)
 			lease := locktest.Taken(t, store, "a")
 			store.mu.Lock()
-			store.grants[lease.Owner].timer.Stop()
+			store.timer.Stop()
 			store.mu.Unlock()
 			for sleep(t.Context(), time.Until(lease.Until)) && time.Now().Before(lease.Until) {
 			}

@@ -17,7 +17,6 @@ import (
 type grant struct {
 	*attempt
 	lease locking.Lease // Until: guarded by the Store's mutex
-	timer *time.Timer   // deletes the keys at Until
 
 	claimed atomic.Bool // by a Release
 }
@@ -41,21 +40,31 @@ func (a *attempt) grant() (locking.Lease, bool) {
 		Until: x.until,
 	}}
 	s.grants[g.lease.Owner] = g
-	g.timer = time.AfterFunc(time.Until(x.until), func() { s.expire(g) })
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(x.until), s.expire)
+	}
 	return g.lease, true
 }
 
-// expire is what a grant's timer calls: it ends the grant, or sets the timer again if the grant
-// was renewed. The session continues, and would keep the keys for ever.
-func (s *Store) expire(g *grant) {
+// expire is what the Store's timer calls: it ends the grants that were not renewed before
+// their Until, and sets the timer to the next Until. The session continues, and would
+// keep the keys for ever. The Until of a grant is never before those of earlier grants, so
+// a new grant need not change the timer.
+func (s *Store) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.expired(g) {
-		g.timer.Reset(time.Until(g.lease.Until))
+	var next time.Time
+	for _, g := range s.grants {
+		if !s.expired(g) && (next.IsZero() || g.lease.Until.Before(next)) {
+			next = g.lease.Until
+		}
+	}
+	if s.timer = nil; !next.IsZero() {
+		s.timer = time.AfterFunc(max(time.Until(next), s.ttl-s.trust), s.expire) // at most 100 times in a TTL
 	}
 }
 
-// expired ends a grant that was not renewed before its Until. Its timer may be late: the
+// expired ends a grant that was not renewed before its Until. The timer may be late: the
 // machine decides when it runs. The caller holds the mutex.
 func (s *Store) expired(g *grant) bool {
 	if time.Now().Before(g.lease.Until) {
@@ -80,7 +89,6 @@ func (s *Store) drop(g *grant) bool {
 		return false
 	}
 	delete(s.grants, g.lease.Owner)
-	g.timer.Stop()
 	g.ticket.Leave(g.keys...)
 	g.session.retire()
 	return true
@@ -127,7 +135,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	if !answer.Succeeded || s.grants[g.lease.Owner] != g || g.session.life.Err() != nil || s.expired(g) {
 		return l, locking.ErrLost
 	}
-	g.lease.Until = g.session.until // expire checks it when the timer fires
+	g.lease.Until = g.session.until // the timer is set to the earlier one
 	return g.lease, nil
 }
 
@@ -175,7 +183,7 @@ func (g *grant) free(ctx context.Context) (held bool, next int64, err error) {
 	if next, err = g.pass(ctx); next > 0 || err != nil {
 		return err == nil, next, err
 	}
-	limited, cancel := within(ctx, requestTimeout(s.ttl))
+	limited, cancel := within(ctx, requestTimeout(s.ttl)) // without a leader it waits: a refusal would free the key no sooner
 	defer cancel()
 	answer, err := s.client.Delete(limited, g.name(g.keys[0]))
 	return err == nil && answer.Deleted == 1, 0, err

@@ -36,7 +36,7 @@ func immortal(s *Store) locking.Store {
 	return changes(func(s *Store, l *locking.Lease) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.grants[l.Owner].timer.Stop()
+		s.timer.Stop()
 	})(s)
 }
 

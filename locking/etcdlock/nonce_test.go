@@ -58,10 +58,9 @@ func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 		}},
 		{"it was not renewed", func(l locking.Lease) {
 			store.mu.Lock()
-			grant := store.grants[l.Owner]
-			grant.lease.Until = time.Now()
+			store.grants[l.Owner].lease.Until = time.Now()
 			store.mu.Unlock()
-			store.expire(grant)
+			store.expire()
 		}},
 	} {
 		lease := locktest.Taken(t, store, "k")

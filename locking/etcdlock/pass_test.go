@@ -256,10 +256,9 @@ func TestRelease_OfALeaseThatHasEndedPassesNothing(t *testing.T) {
 	released := locktest.Beside(func() (struct{}, error) { return struct{}{}, store.Release(t.Context(), held) })
 	locktest.Eventually(t, "the release is under way", func() bool { return w.heldSoFar() == 1 })
 	store.mu.Lock()
-	g := store.grants[held.Owner]
-	g.lease.Until = time.Now()
+	store.grants[held.Owner].lease.Until = time.Now()
 	store.mu.Unlock()
-	store.expire(g)
+	store.expire()
 	unblock()
 	<-released
 	lease, err := (<-next).Pair()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,4 +220,44 @@ func (w *countingWatcher) Watch(ctx context.Context, key string, opts ...clientv
 func awaitWatch(t testing.TB, s *Store) {
 	t.Helper()
 	locktest.Eventually(t, "the request watches its predecessor", func() bool { return s.client.Watcher.(*countingWatcher).begun.Load() > 0 })
+}
+
+// Acquire tries a transaction that reads no queue, which is faster, unless it was in vain the last time: a key for which
+// another process waits costs no more requests.
+func TestAcquire_RemembersForWhichKeysAnotherProcessWaits(t *testing.T) {
+	t.Parallel()
+	store, w, other, g := behindProxy(t, 20*time.Second)
+	client := g.client(t)
+	for round, want := range []int{2, 1} {
+		held := locktest.Taken(t, other, "k")
+		unblock := w.delayWatches() // no read after the first
+		before := w.txnsSoFar()
+		ours := waits(t, store, t.Context(), 0, "k")
+		locktest.Eventually(t, "the request waits in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+		if n := w.txnsSoFar() - before; n != want {
+			t.Errorf("round %d: %d transactions before it waited, want %d", round, n, want)
+		}
+		unblock()
+		locktest.Released(t, other, held)
+		lease, err := (<-ours).Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		locktest.Released(t, store, lease)
+	}
+	if !store.hadRivals([]string{"free", "k"}) || store.hadRivals([]string{"free"}) {
+		t.Error("another process waited for k, and for no other key")
+	}
+	before := w.txnsSoFar()
+	lease, err := store.Acquire(t.Context(), "k")
+	if n := w.txnsSoFar() - before; err != nil || n != 1 || store.hadRivals([]string{"k"}) {
+		t.Fatalf("no other process waits for k: %v, %d transactions, rivals: %v", err, n, store.rivals)
+	}
+	locktest.Released(t, store, lease)
+	for i := range rivalsMax + 2 {
+		store.setRivals([]string{strconv.Itoa(i)}, true)
+	}
+	if n := len(store.rivals); n > rivalsMax+1 {
+		t.Errorf("%d keys are remembered", n)
+	}
 }

@@ -48,6 +48,7 @@ func (s *Store) ready(ctx context.Context) (*session, error) {
 		select {
 		case <-tried:
 		case <-ctx.Done():
+		case <-s.life.Done():
 		}
 	}
 }

@@ -6,15 +6,31 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
 )
 
 // enter puts waiters into the queues, and returns nil when they are first in all of
 // them. Without wait it enters only queues that are all empty.
+//
+// With wait it tries that too, unless another process was in one of the queues the last
+// time: most often none is, and a transaction that reads no queue is faster.
 func (a *attempt) enter(ctx context.Context, wait bool) error {
+	s := a.session.store
+	if !wait || !s.hadRivals(a.keys) {
+		if _, err := a.put(ctx, false, wait); !wait || !errors.Is(err, locking.ErrBusy) {
+			a.alone = err == nil
+			return err
+		}
+	}
+	answer, err := a.put(ctx, true, false)
+	if err != nil {
+		return err
+	}
+	a.alone = predecessor(answer) == ""
+	s.setRivals(a.keys, !a.alone)
 	ctx, cancel := under(ctx, a.session.life, errAgain)
 	defer cancel()
-	answer, err := a.put(ctx, wait)
-	a.alone = err == nil && predecessor(answer) == ""
 	for err == nil {
 		before := predecessor(answer)
 		if before == "" {
