@@ -37,7 +37,7 @@ func document(l locking.Lease, more ...bson.E) bson.D {
 
 // sent sends q and returns its error, ErrLost if no document matched.
 func (s *Store) sent(ctx context.Context, q request) error {
-	_, err := s.send(ctx, q)
+	_, err := s.send(ctx, s.collection, q)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return locking.ErrLost
 	}
@@ -90,7 +90,7 @@ func renewsExpired(s *Store) locking.Store {
 func renewTakesAgain(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 		sent := time.Now()
-		g, err := s.send(ctx, take(l.Keys[0], l.Owner, s.ttl))
+		g, err := s.send(ctx, s.collection, take(l.Keys[0], l.Owner, s.ttl))
 		if err == nil && g.Owner != l.Owner {
 			err = locking.ErrLost
 		}
@@ -112,7 +112,7 @@ func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Sto
 		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
 			for range rounds {
 				sent, owner := time.Now(), rand.Text()
-				g, err := s.send(ctx, take(keys[0], owner, ttl(s)))
+				g, err := s.send(ctx, s.collection, take(keys[0], owner, ttl(s)))
 				if err == nil && g.Owner != owner {
 					return l, locking.ErrBusy
 				}
@@ -131,7 +131,7 @@ func passes(q func(s *Store, l locking.Lease, owner string) request) func(*Store
 		free := func(ctx context.Context, l locking.Lease) error {
 			return s.poller.Release(l, func() (locking.Lease, error) {
 				sent, owner := time.Now(), rand.Text()
-				g, err := s.send(ctx, q(s, l, owner))
+				g, err := s.send(ctx, s.collection, q(s, l, owner))
 				if errors.Is(err, mongo.ErrNoDocuments) {
 					err = locking.ErrLost
 				}

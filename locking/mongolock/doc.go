@@ -52,7 +52,8 @@
 //
 // Each arrow is one findAndModify of one document, hence atomic, and uses the server's
 // clock ($$NOW). Two requests of one owner make one grant. A majority acknowledges it
-// with the journal on disk, so a grant is not rolled back.
+// with the journal on disk, so a grant is not rolled back. A release may be: the primary
+// alone acknowledges it, and the lease then ends by its TTL.
 //
 // Invariant: at any moment at most one lease of a key is within its Until, as long
 // as the clocks of the servers that become primary agree within the margin; and of
@@ -105,6 +106,7 @@
 //	                                    and Release: ErrLost                fence
 //	a new primary is elected            ErrOutcomeUnknown until then; the   busy
 //	                                    lease exists if it was granted
+//	… which lacks the last releases     nothing                             busy for at most one TTL
 //	… whose clock is ahead              Renew: ErrLost, or nothing          free too early: two
 //	                                    until its next Renew                holders until then
 //	… whose clock is behind             nothing                             busy for longer

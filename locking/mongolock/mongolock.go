@@ -9,6 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"shop/locking"
 )
@@ -31,7 +33,8 @@ var (
 // Store keeps locks in a collection, which the first lock creates. It is safe for
 // concurrent use. The caller owns the client.
 type Store struct {
-	collection     *mongo.Collection
+	collection     *mongo.Collection // a majority acknowledges its writes
+	releases       *mongo.Collection // the same, and the primary alone does
 	ttl            time.Duration
 	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
@@ -51,6 +54,7 @@ func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
 	}
 	s := &Store{
 		collection:     acknowledged(collection),
+		releases:       collection.Clone(options.Collection().SetWriteConcern(writeconcern.W1())),
 		ttl:            ttl,
 		trust:          ttl - margin(ttl),
 		requestTimeout: requestTimeout(ttl),
@@ -124,7 +128,7 @@ func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, e
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier
-		g, err := s.send(ctx, take(key, owner, s.ttl))
+		g, err := s.send(ctx, s.collection, take(key, owner, s.ttl))
 		if err == nil && g.Owner != owner {
 			err = locking.ErrBusy
 		}
@@ -140,7 +144,7 @@ func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, e
 // removal returns a function that frees key, if owner has it.
 func (s *Store) removal(key, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := s.send(ctx, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
+		_, err := s.send(ctx, s.releases, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
 		if errors.Is(err, mongo.ErrNoDocuments) {
 			return nil // owner does not have it
 		}
@@ -154,7 +158,7 @@ func (s *Store) removal(key, owner string) func(context.Context) error {
 func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
 	sent := time.Now()
-	if _, err := s.change(ctx, l, prolonged(s.ttl)); err != nil {
+	if _, err := s.change(ctx, s.collection, l, prolonged(s.ttl)); err != nil {
 		return l, err
 	}
 	l.Until = sent.Add(s.trust)
@@ -164,10 +168,12 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 // Release frees the key, or passes it to the next waiter of this process. It returns locking.ErrLost if the lease no
 // longer held it.
 // After locking.ErrOutcomeUnknown the release is retried in the background.
+//
+// It does not wait for a majority: if the primary fails before it has replicated the release, the lease ends by its TTL.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	return s.poller.Release(l, func() (locking.Lease, error) { return s.pass(ctx, l) }, func() error {
-		_, err := s.change(ctx, l, freed)
+		_, err := s.change(ctx, s.releases, l, freed)
 		if errors.Is(err, locking.ErrOutcomeUnknown) {
 			s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
 		}
@@ -178,7 +184,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 // pass ends l, and makes a lease for the next request of this process. It returns locking.ErrLost if it has done neither.
 func (s *Store) pass(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 	owner, sent := rand.Text(), time.Now()
-	g, err := s.change(ctx, l, passed(owner, s.ttl))
+	g, err := s.change(ctx, s.collection, l, passed(owner, s.ttl))
 	if errors.Is(err, locking.ErrOutcomeUnknown) {
 		old, next := s.removal(l.Keys[0], l.Owner), s.removal(l.Keys[0], owner)
 		s.resolver.Abandon(func(ctx context.Context) error {

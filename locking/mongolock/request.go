@@ -80,11 +80,11 @@ var freed = mongo.Pipeline{{{Key: "$unset", Value: bson.A{"owner", "expires"}}}}
 // change updates the document of a lease, if the lease still holds it. The fence is
 // compared as well as the owner, so that a delayed duplicate of the request to
 // acquire cannot revive a grant.
-func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeline) (grant, error) {
+func (s *Store) change(ctx context.Context, c *mongo.Collection, l locking.Lease, update mongo.Pipeline) (grant, error) {
 	if len(l.Keys) != 1 {
 		return grant{}, locking.ErrLost
 	}
-	g, err := s.send(ctx, request{update: update, filter: bson.D{
+	g, err := s.send(ctx, c, request{update: update, filter: bson.D{
 		{Key: "_id", Value: l.Keys[0]},
 		{Key: "owner", Value: l.Owner},
 		{Key: "fence", Value: int64(l.Fence)},
@@ -98,13 +98,13 @@ func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeli
 
 // send sends q and waits for requestTimeout at most. It does not use the caller's session:
 // that is for one goroutine, and another one renews the lease.
-func (s *Store) send(ctx context.Context, q request) (g grant, err error) {
+func (s *Store) send(ctx context.Context, c *mongo.Collection, q request) (g grant, err error) {
 	if s.resolver.Closed() {
 		return g, ErrClosed
 	}
 	limited, cancel := context.WithTimeout(mongo.NewSessionContext(ctx, nil), s.requestTimeout)
 	defer cancel()
-	err = s.collection.FindOneAndUpdate(limited, q.filter, q.update, options.FindOneAndUpdate().
+	err = c.FindOneAndUpdate(limited, q.filter, q.update, options.FindOneAndUpdate().
 		SetUpsert(q.upsert).
 		SetReturnDocument(options.After).
 		SetProjection(bson.D{{Key: "owner", Value: 1}, {Key: "fence", Value: 1}})).Decode(&g)
