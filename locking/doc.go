@@ -58,6 +58,13 @@
 // A lost lease is never renewed: a renewal that took a key which had become free would hide from
 // the holder that another process may have held the key in between.
 //
+// # The next holder
+//
+// Many stores make a release and the next grant one request, with a new owner, a greater
+// fence and a whole TTL. A process *passes* a key to its own next waiter; a server *hands
+// it over* to the next waiter of any process. In both cases the lease of the release is
+// over, and a grant whose waiter has left is removed.
+//
 // # What goes wrong, and what happens then
 //
 //	the keys stay busy              ErrBusy, after MaxWait or when ctx ends; then the error matches ctx.Err() too

@@ -67,7 +67,7 @@
 //	the server's clock jumps back       nothing                             busy for longer; the
 //	                                                                        counter keeps fences growing
 //	the answer to a release that        the release is unknown; the        busy
-//	handed the lock over is lost        waiter finds its grant
+//	granted the next lease is lost      waiter finds its grant
 //	no server                           an error at once (refused), or      the same
 //	                                    within the time-outs (silent)
 //

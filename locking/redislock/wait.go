@@ -38,11 +38,11 @@ type Waiter struct {
 	turn           time.Duration
 
 	mu    sync.Mutex
-	first map[string]*waiting // by lock: to which a release in this process may hand it over
+	first map[string]*waiting // by lock: to which a release in this process may pass it
 }
 
-// turn is how long the goroutines of a process may hand a lock over to each other, while other processes wait. A
-// hand-over within a process is one request, and between processes it is two and a message.
+// turn is how long the goroutines of a process may pass a lock to each other, while other processes wait. A
+// pass within a process is one request; to another process it takes two and a message.
 const turn = 2 * time.Millisecond
 
 // NewWaiter makes a Waiter whose leases last ttl; see New. The first wait opens one
@@ -99,7 +99,7 @@ func (w *Waiter) Acquire(ctx context.Context, keys ...string) (lease locking.Lea
 		lease, err = r.takeOrWait(ctx)
 	}
 	for errors.Is(err, locking.ErrBusy) {
-		if lease, handed := r.wait(ctx, woken); handed {
+		if lease, passed := r.wait(ctx, woken); passed {
 			return lease, nil
 		}
 		if ctx.Err() != nil {
@@ -131,7 +131,7 @@ type waiting struct {
 	keys, locks, names, lines []string
 	place                     int64              // of this process in the lines; 0: none yet
 	since                     time.Time          // since when this process has had the lock; zero: another may have it
-	handed                    chan locking.Lease // closed without a lease if there is none
+	passed                    chan locking.Lease // closed without a lease if there is none
 	unsure                    bool               // a request without an answer may still take the lock for owner
 }
 
@@ -140,9 +140,9 @@ func (w *Waiter) request(keys []string) *waiting {
 	return &waiting{Waiter: w, keys: keys, locks: locks, names: names, lines: w.lines(keys)}
 }
 
-// wait waits until the next request should be sent, or until a release in this process has handed the lock over.
-func (r *waiting) wait(ctx context.Context, woken <-chan string) (lease locking.Lease, handed bool) {
-	r.handed = make(chan locking.Lease, 1)
+// wait waits until the next request should be sent, or until a release in this process has passed the lock to it.
+func (r *waiting) wait(ctx context.Context, woken <-chan string) (lease locking.Lease, passed bool) {
+	r.passed = make(chan locking.Lease, 1)
 	if len(r.keys) == 1 {
 		r.mu.Lock()
 		r.first[r.locks[0]] = r
@@ -153,15 +153,15 @@ func (r *waiting) wait(ctx context.Context, woken <-chan string) (lease locking.
 		return lease, false
 	}
 	select { // the release is under way, or has ended
-	case lease, handed = <-r.handed:
-		r.unsure = r.unsure || !handed
+	case lease, passed = <-r.passed:
+		r.unsure = r.unsure || !passed
 	case <-ctx.Done():
 		r.resolver.Go(r.giveBack)
 	}
-	return lease, handed
+	return lease, passed
 }
 
-// claim returns the waiter to which the lock may be handed over, once; nil: none.
+// claim returns the waiter to which the lock may be passed, once; nil: none.
 func (w *Waiter) claim(locks []string) *waiting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,9 +173,9 @@ func (w *Waiter) claim(locks []string) *waiting {
 	return r
 }
 
-// giveBack frees a lock that is handed over to a waiter that has given up.
+// giveBack frees a lock that is passed to a waiter that has given up.
 func (r *waiting) giveBack() {
-	if lease, handed := <-r.handed; handed {
+	if lease, passed := <-r.passed; passed {
 		_ = r.Release(context.WithoutCancel(r.inbox.life), lease)
 		r.last()
 	} else {
@@ -272,7 +272,7 @@ func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 	keeps := 0
 	if next != nil {
 		owner = next.owner
-		defer close(next.handed)
+		defer close(next.passed)
 		if time.Since(next.since) < w.turn {
 			keeps = 1
 		}
@@ -284,14 +284,14 @@ func (w *Waiter) Release(ctx context.Context, l locking.Lease) (err error) {
 	switch {
 	case err == nil && reply < 0:
 		held = 1
-		w.inbox.wake(r.locks...) // it waits for handed then
+		w.inbox.wake(r.locks...) // it waits for passed then
 		if keeps == 0 {
 			next.since = sent
 		}
 		if again == "1" {
 			w.inbox.enter(next.since, r.locks...)
 		}
-		next.handed <- locking.Lease{Keys: next.keys, Owner: owner, Fence: locking.Fence(-reply), Until: sent.Add(w.trust)}
+		next.passed <- locking.Lease{Keys: next.keys, Owner: owner, Fence: locking.Fence(-reply), Until: sent.Add(w.trust)}
 	// next != nil && held == 0: the lock was lost, and may be free. next asks.
 	case err != nil || reply%2 == 1 || next != nil && held == 0:
 		w.inbox.wake(r.locks...)

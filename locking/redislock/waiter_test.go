@@ -257,7 +257,7 @@ func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
 			}
 			granted <- lease
 			if i < n-1 {
-				for end := time.Now().Add(10 * time.Second); !w.handsOver() && time.Now().Before(end); { // the next one can take it
+				for end := time.Now().Add(10 * time.Second); !w.passes() && time.Now().Before(end); { // the next one can take it
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -270,7 +270,7 @@ func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
 	return granted
 }
 
-// A release hands the lock over to the next waiter of its process, in the same request, with a fence and a TTL of its own.
+// A release passes the lock to the next waiter of its process, in the same request, with a fence and a TTL of its own.
 func TestWaiter_HandsOverInOneRequest(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -300,14 +300,14 @@ func TestWaiter_HandsOverInOneRequest(t *testing.T) {
 	}
 }
 
-// waitsHere returns when a release in this process would hand k over.
+// waitsHere returns when a release in this process would pass k.
 func (w waits) waitsHere(t *testing.T) {
 	t.Helper()
-	locktest.Eventually(t, "a goroutine waits", w.handsOver)
+	locktest.Eventually(t, "a goroutine waits", w.passes)
 }
 
-// handsOver reports whether a release in this process would hand a lock over.
-func (w waits) handsOver() bool {
+// passes reports whether a release in this process would pass a lock.
+func (w waits) passes() bool {
 	s := w.Store.(*Waiter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +319,7 @@ func free(t *testing.T, s *Store) bool {
 	return s.client.Exists(t.Context(), s.scope("k")+"lock:k").Val() == 0
 }
 
-// The goroutines of a process hand the lock over to each other only for a short time while another process waits.
+// The goroutines of a process pass the lock to each other only for a short time while another process waits.
 func TestWaiter_AProcessKeepsTheLockForOneTurn(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -379,13 +379,13 @@ func TestWaiter_AHandOverThatComesTooLateIsGivenBack(t *testing.T) {
 		return true
 	})
 	released := locktest.Beside(func() (struct{}, error) { return struct{}{}, w.Release(t.Context(), held) })
-	locktest.Eventually(t, "the server has handed over", func() bool { return len(answered) > 0 })
+	locktest.Eventually(t, "the server has passed the lock", func() bool { return len(answered) > 0 })
 	cancel()
 	if o := <-gaveUp; !errors.Is(o.Err, locking.ErrBusy) || !errors.Is(o.Err, context.Canceled) {
 		t.Errorf("gave up: %v, want ErrBusy and Canceled", o.Err)
 	}
 	if free(t, other.inbox.store) {
-		t.Error("the lock was not handed over")
+		t.Error("the lock was not passed")
 	}
 	close(deliver)
 	if o := <-released; o.Err != nil {
@@ -394,7 +394,7 @@ func TestWaiter_AHandOverThatComesTooLateIsGivenBack(t *testing.T) {
 	locktest.Eventually(t, "the lock is free", func() bool { return free(t, other.inbox.store) })
 }
 
-// The answer to the release is lost. The waiter asks, and finds that the lock was handed over to it.
+// The answer to the release is lost. The waiter asks, and finds that the lock was passed to it.
 func TestWaiter_AHandOverWithoutAnAnswerIsFound(t *testing.T) {
 	t.Parallel()
 	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
