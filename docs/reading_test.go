@@ -28,7 +28,7 @@ var (
 	redisLock = list{"copying.md", "A Redis lock in front", 10, 1100, []string{
 		"locking.Do", "locking/redislock.Store.TryAcquire", "locking/redislock.Store.Renew", "locking/redislock.Store.Release",
 	}, nil}
-	etcdLock = list{"copying.md", "An etcd lease", 10, 1310, []string{
+	etcdLock = list{"copying.md", "An etcd lease", 10, 1320, []string{
 		"locking/etcdlock.Acquire", "locking/etcdlock.Renew", "locking/etcdlock.Release",
 	}, nil}
 	purchase = list{"inventory.md", "Read the code", 17, 1600, []string{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -35,7 +36,10 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 		return lease, err
 	}
 	defer describe(&err, "acquire", keys)
-	if ctx.Err() != nil {
+	switch {
+	case s.life.Err() != nil:
+		return lease, ErrClosed
+	case ctx.Err() != nil:
 		return lease, ended(ctx)
 	}
 	var t *locking.Ticket[string]
@@ -112,6 +116,7 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 		case confirmed = <-undone:
 		case <-time.After(time.Until(deadline)):
 		case <-ctx.Done():
+		case <-s.life.Done():
 		}
 		if !confirmed {
 			return locking.Lease{}, err
@@ -166,20 +171,30 @@ func (s *Store) nonce() string {
 // away, or were fenced; a new attempt may succeed. undo, or the session's end, removes what it left.
 var errAgain = errors.New("etcdlock: session changed under the attempt")
 
-// put puts a waiter into each queue: one transaction, one revision. If wait is true, it
-// reads the queues first; otherwise it requires that they are empty. (etcd compares an
-// empty range like a key that was never created: revision 0.) It does nothing if the
-// attempt is fenced, or etcd has another epoch than the Store. If again is true, the
-// caller puts with wait next, and locking.ErrBusy may stand for these too.
+// absent is the condition that no key has this name, or, with an end, that none is from it up to
+// there: etcd compares an empty range like a key that was never created. (clientv3.Compare and
+// WithPrefix make the same, and copy it by reflection each time.)
+func absent(name, end string) clientv3.Cmp {
+	c := clientv3.CreateRevision(name)
+	c.GetCompare().TargetUnion = &pb.Compare_CreateRevision{CreateRevision: 0}
+	c.GetCompare().RangeEnd = []byte(end)
+	return c
+}
+
+// put puts a waiter into each queue: one transaction, one revision. If wait is true, it reads the
+// queues first; otherwise it requires that they are empty. It does nothing if the attempt is fenced,
+// or etcd has another epoch than the Store. If again is true, locking.ErrBusy may mean these too:
+// the caller puts with wait next, which tells them apart.
 func (a *attempt) put(ctx context.Context, wait, again bool) (*clientv3.TxnResponse, error) {
 	x, s := a.session, a.session.store
-	conditions := []clientv3.Cmp{s.sameEpoch(), clientv3.Compare(clientv3.CreateRevision(s.fencingKey(a.nonce)), "=", 0)}
+	conditions := []clientv3.Cmp{s.sameEpoch, absent(s.fencingKey(a.nonce), "")}
 	var ops, otherwise []clientv3.Op
 	if wait {
 		ops = a.predecessors(0)
 	} else {
 		for _, k := range a.keys {
-			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.queueOf(k)), "=", 0).WithPrefix())
+			queue := s.queueOf(k)
+			conditions = append(conditions, absent(queue, clientv3.GetPrefixRangeEnd(queue)))
 		}
 	}
 	for _, k := range a.keys {
@@ -188,7 +203,7 @@ func (a *attempt) put(ctx context.Context, wait, again bool) (*clientv3.TxnRespo
 	if !again {
 		otherwise = append(otherwise, clientv3.OpGet(epochKey(s.prefix)))
 	}
-	limited, cancel := within(clientv3.WithRequireLeader(ctx), requestTimeout(s.ttl))
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
 	defer context.AfterFunc(x.life, cancel)() // the request ends with the session
 	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).Else(otherwise...).Commit()

@@ -55,6 +55,7 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	if s.epoch, err = s.findEpoch(ctx); err != nil {
 		return nil, fmt.Errorf("etcdlock: find the epoch: %w", err)
 	}
+	s.sameEpoch = clientv3.Compare(clientv3.Value(epochKey(prefix)), "=", s.epoch.value)
 	first, err := s.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: open a session: %w", err)

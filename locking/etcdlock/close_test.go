@@ -15,7 +15,7 @@ import (
 
 func TestClose_RefusesLaterRequests(t *testing.T) {
 	t.Parallel()
-	store := shared(t).must(t, 5*time.Second)
+	store := shared(t).must(t, 20*time.Second)
 	lease := locktest.Taken(t, store, "k")
 	waited := make(chan error)
 	go func() {
@@ -26,9 +26,16 @@ func TestClose_RefusesLaterRequests(t *testing.T) {
 	store.Close()
 	store.Close() // a second Close has no effect
 	_, tried := store.TryAcquire(t.Context(), "other")
+	_, held := store.TryAcquire(t.Context(), "k")
+	_, asked := store.Acquire(t.Context(), "k")
 	_, renewed := store.Renew(t.Context(), lease)
+	woken := <-waited
+	if !time.Now().Before(lease.Until) {
+		t.Error("woken by the end of the lease")
+	}
 	for what, err := range map[string]error{
-		"waiting": <-waited, "trying": tried, "renew": renewed, "release": store.Release(t.Context(), lease),
+		"waiting": woken, "trying": tried, "trying a held key": held, "waiting for a held key": asked,
+		"renew": renewed, "release": store.Release(t.Context(), lease),
 	} {
 		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrLost) || errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got %v, want ErrClosed", what, err)
@@ -95,5 +102,26 @@ func TestClose_WaitsForTheBackgroundWork(t *testing.T) {
 	store.Close()
 	if took := ranSince(asked); took > ttl/2 {
 		t.Errorf("Close took %v", took)
+	}
+}
+
+// Close ends an Acquire whose request has no answer, or whose undoing has none.
+func TestClose_EndsAnAcquireWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]int{"the attempt": 1, "the attempt and its removal": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const ttl = 24 * time.Second
+			store, w, _, _ := behindProxy(t, ttl)
+			w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1<<30, "/Txn", nil })
+			granted := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
+			locktest.Eventually(t, "no answers", func() bool { return w.lostSoFar() == lost })
+			asked := time.Now()
+			go store.Close()
+			lease, err := (<-granted).Pair()
+			if took := ranSince(asked); err == nil || took > ttl/24 {
+				t.Errorf("got %+v, %v after %v", lease, err, took)
+			}
+		})
 	}
 }

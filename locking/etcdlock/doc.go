@@ -29,7 +29,7 @@
 //	etcdlock.go   Store, Close; which keys are allowed, and their names in etcd
 //	acquire.go    an attempt to get the keys
 //	wait.go       a waiter and its predecessor
-//	rivals.go     the keys that other processes wanted lately
+//	rivals.go     the keys that other processes had, or waited for, lately
 //	orphans.go    the cleanup after an attempt that has failed
 //	lease.go      a Lease: Renew, Release, its end
 //	pass.go       a release that passes the key to the next waiter of its process
@@ -66,9 +66,10 @@
 // among the first waiters of the processes.
 //
 // TryAcquire enters only if all queues are empty, in the same single transaction: a
-// refused request leaves nothing behind. Acquire tries that first: a transaction that
-// reads no queue is faster. It skips it for keys for which another process waited when
-// this one last asked (rivals.go).
+// refused request leaves nothing behind. Acquire tries that first, because a transaction
+// that reads no queue is faster, unless another process was in one of the queues when
+// this one last read them (rivals.go). So a key that another process has unexpectedly
+// costs one transaction more, and the place in the queue is that of the second.
 //
 // # Until, and the session
 //
@@ -180,9 +181,8 @@
 //	the session is lost while waiting   waits again, at the queue's end     the queue moves up
 //	etcd elects a new leader            requests fail and are retried;      busy; the new leader gives
 //	                                    trust ends in time, or lasts        every lease its TTL again
-//	no quorum, no etcd                  an error, at once after the first   the same
-//	                                    (Release: after a third of the
-//	                                    TTL); leases end at their Until
+//	no quorum, no etcd                  an error, at once after the first;  the same
+//	                                    leases end at their Until
 //	restart with the data               nothing, if within the TTL          busy; fences keep growing
 //	a compaction while waiting          nothing: the queue is read again
 //	etcd is full                        renews and releases as usual        ErrNoSpace, and nothing is left

@@ -67,12 +67,6 @@ func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was,
 	return was, epoch{cluster, value}.String(), nil
 }
 
-// sameEpoch is the condition that etcd still has the Store's value. It is part of a
-// transaction, so it costs no request.
-func (s *Store) sameEpoch() clientv3.Cmp {
-	return clientv3.Compare(clientv3.Value(epochKey(s.prefix)), "=", s.epoch.value)
-}
-
 // isEpoch reports whether a read of the value has found the Store's.
 func (s *Store) isEpoch(found *pb.RangeResponse) bool {
 	return len(found.Kvs) == 1 && string(found.Kvs[0].Value) == s.epoch.value

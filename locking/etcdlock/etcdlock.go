@@ -27,9 +27,11 @@ var ErrClosed = errors.New("etcdlock: store is closed")
 type Store struct {
 	client *clientv3.Client
 	prefix string
-	epoch  epoch
 	ttl    time.Duration
 	trust  time.Duration // the TTL less a margin
+
+	epoch     epoch
+	sameEpoch clientv3.Cmp // the condition that etcd still has its value, in each transaction: it costs no request
 
 	queue locking.Queue[string] // of this process: the first ticket is in etcd, until it has freed the keys
 
@@ -44,8 +46,8 @@ type Store struct {
 	grants  map[string]*grant   // by owner
 	passed  map[string]*attempt // by key: what a release has passed to the first ticket
 	nonces  []string            // free for the next attempts
-	timer   *time.Timer         // calls expire at the first Until of grants, or before; nil: not set
-	rivals  map[string]bool     // the keys for which another process waited: see attempt.enter
+	timer   *time.Timer         // calls expire at the first Until of grants, before, or a hundredth of the TTL later; nil: not set
+	rivals  map[string]bool     // the keys that another process had, or waited for: see attempt.enter
 }
 
 // Close ends the session, refuses later requests, and waits for the background

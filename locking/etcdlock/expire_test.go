@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +79,52 @@ func abandon(t *testing.T, g target) (inTime bool) {
 	}
 	locktest.Released(t, other, next)
 	return true
+}
+
+// The one timer of the Store is set to the first Until, again after it has expired a lease, and after it found none.
+func TestExpire_TheTimerIsSetAgain(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, other := g.must(t, 6*time.Second), g.must(t, 20*time.Second)
+	later := func(d time.Duration, keys ...string) {
+		store.mu.Lock()
+		for _, held := range store.grants {
+			if slices.Equal(held.keys, keys) {
+				held.lease.Until = time.Now().Add(d)
+			}
+		}
+		store.mu.Unlock()
+	}
+	ended := func(key string) func() bool {
+		return func() bool { return store.queue.Len(key) == 0 }
+	}
+	for range 2 {
+		for _, key := range []string{"a", "b", "c"} {
+			locktest.Taken(t, store, key)
+		}
+		later(0, "a")
+		later(time.Second, "b")
+		later(8*time.Second, "c")
+		last := time.Now().Add(8 * time.Second)
+		store.expire()
+		locktest.Eventually(t, "b ends", ended("b"))
+		if !time.Now().Before(last) {
+			t.Error("b has ended with c: the timer was set to the last Until, or the machine was slow")
+		}
+		locktest.Eventually(t, "c ends", ended("c"))
+		locktest.Eventually(t, "the timer is not set", func() bool {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.timer == nil
+		})
+		next, err := other.Acquire(t.Context(), "a", "b", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		locktest.Released(t, other, next)
+	}
+	locktest.Taken(t, store, "d")
+	locktest.Eventually(t, "a lease ends after the timer has found none", ended("d"))
 }
 
 // The timer runs when the machine lets it. A Lease is over at its Until all the same.

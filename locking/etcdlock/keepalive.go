@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // run keeps the Store's session alive, and opens a new one when it is dead, until
@@ -41,7 +40,7 @@ func (s *Store) open(ctx context.Context) (*session, error) {
 
 // newSession makes a session: etcd grants its lease.
 func (s *Store) newSession(ctx context.Context) (*session, error) {
-	limited, cancel := within(clientv3.WithRequireLeader(ctx), requestTimeout(s.ttl))
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
 	sent := time.Now()
 	lease, err := s.client.Grant(limited, int64(s.ttl/time.Second))

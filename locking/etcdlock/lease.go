@@ -123,7 +123,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	// etcd answers a transaction of comparisons alone from the member's own data, which
 	// may be old. The read makes it linearizable.
 	look := clientv3.OpGet(g.name(g.keys[0]), clientv3.WithCountOnly())
-	answer, err := s.txn(ctx, append(g.mine(), s.sameEpoch()), []clientv3.Op{look})
+	answer, err := s.txn(ctx, append(g.mine(), s.sameEpoch), []clientv3.Op{look})
 	if err != nil {
 		return l, maskTimeout(ctx, err)
 	}
@@ -135,7 +135,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	if !answer.Succeeded || s.grants[g.lease.Owner] != g || g.session.life.Err() != nil || s.expired(g) {
 		return l, locking.ErrLost
 	}
-	g.lease.Until = g.session.until // the timer is set to the earlier one
+	g.lease.Until = g.session.until // the timer keeps the earlier time; expire sets it again
 	return g.lease, nil
 }
 
@@ -183,7 +183,7 @@ func (g *grant) free(ctx context.Context) (held bool, next int64, err error) {
 	if next, err = g.pass(ctx); next > 0 || err != nil {
 		return err == nil, next, err
 	}
-	limited, cancel := within(ctx, requestTimeout(s.ttl)) // without a leader it waits: a refusal would free the key no sooner
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
 	answer, err := s.client.Delete(limited, g.name(g.keys[0]))
 	return err == nil && answer.Deleted == 1, 0, err

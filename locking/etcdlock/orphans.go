@@ -61,7 +61,7 @@ func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
 // bounded by the duration each, and the end of life does not interrupt it: Close waits.
 func persist(life context.Context, d, each time.Duration, send func(context.Context) error) error {
 	for end := time.Now().Add(d); ; {
-		ctx, cancel := within(clientv3.WithRequireLeader(context.WithoutCancel(life)), each)
+		ctx, cancel := within(context.WithoutCancel(life), each)
 		err := send(ctx)
 		cancel()
 		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || time.Now().After(end) || !sleep(life, each/8) {

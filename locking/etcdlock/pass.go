@@ -22,7 +22,7 @@ func (g *grant) pass(ctx context.Context) (fence int64, err error) {
 	}
 	alone := clientv3.Compare(clientv3.CreateRevision(s.queueOf(key)), "<", g.created+1).WithPrefix()
 	again := clientv3.OpPut(g.name(key), "", clientv3.WithLease(g.session.id))
-	answer, err := s.txn(ctx, append(g.mine(), alone, s.sameEpoch()), []clientv3.Op{again})
+	answer, err := s.txn(ctx, append(g.mine(), alone, s.sameEpoch), []clientv3.Op{again})
 	switch {
 	case err != nil && (refused(err) || errors.Is(err, rpctypes.ErrNoSpace)): // a delete needs no space
 		return 0, nil

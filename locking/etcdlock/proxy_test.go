@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -38,6 +40,8 @@ type rpcProxy struct {
 	served int             // … and answered after that
 
 	watches <-chan struct{} // until it closes, no watch starts
+	patient map[string]int  // requests without WithRequireLeader so far, by method
+	eager   map[string]int  // … and with it
 	txns    int             // transactions so far
 	streams int             // streams of watches so far
 }
@@ -53,7 +57,7 @@ func newProxy(t testing.TB, target string) *rpcProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &rpcProxy{addr: listener.Addr().String(), backend: backend}
+	w := &rpcProxy{addr: listener.Addr().String(), backend: backend, patient: map[string]int{}, eager: map[string]int{}}
 	w.server = grpc.NewServer(grpc.ForceServerCodecV2(asBytes{}), grpc.UnknownServiceHandler(w.pass),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	var work sync.WaitGroup
@@ -132,9 +136,16 @@ func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 	if err := client.RecvMsg(&first); err != nil {
 		return err
 	}
-	if strings.HasSuffix(method, "/Txn") {
-		w.set(func(w *rpcProxy) { w.txns++ })
-	}
+	w.set(func(w *rpcProxy) {
+		if strings.HasSuffix(method, "/Txn") {
+			w.txns++
+		}
+		seen := w.patient
+		if len(incoming.Get(rpctypes.MetadataRequireLeaderKey)) > 0 {
+			seen = w.eager
+		}
+		seen[path.Base(method)]++
+	})
 	if hold := w.holds(method); hold != nil {
 		<-hold
 		var answer []byte

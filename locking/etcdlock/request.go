@@ -17,13 +17,13 @@ import (
 // requestTimeout bounds the wait for one answer: three fit into a TTL.
 func requestTimeout(ttl time.Duration) time.Duration { return ttl / 3 }
 
-// within bounds one request. WithRequireLeader, in most of them, makes a member without a
-// leader refuse the request instead of delaying it: the error then means that nothing happened.
+// within bounds one request. WithRequireLeader makes a member without a leader refuse
+// the request instead of delaying it: the error then means that nothing happened.
 //
 // It uses a timer and not a deadline. gRPC would send a deadline to the server, which
 // would start a timer as well, at a fiftieth of the cost of a request.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	timer := time.AfterFunc(d, cancel)
 	return ctx, func() {
 		timer.Stop()
@@ -35,7 +35,7 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 func (s *Store) txn(ctx context.Context, conditions []clientv3.Cmp, then []clientv3.Op,
 	otherwise ...clientv3.Op,
 ) (*clientv3.TxnResponse, error) {
-	limited, cancel := within(clientv3.WithRequireLeader(ctx), requestTimeout(s.ttl))
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
 	return s.client.Txn(limited).If(conditions...).Then(then...).Else(otherwise...).Commit()
 }

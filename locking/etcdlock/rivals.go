@@ -1,8 +1,11 @@
 package etcdlock
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// rivalsMax bounds how many keys a Store remembers for enter: about 100 bytes each.
+// rivalsMax bounds how many keys a Store remembers for enter: about 100 bytes each, and the key.
 const rivalsMax = 10_000
 
 // hadRivals reports whether another process was in one of the queues when this one last
@@ -21,7 +24,7 @@ func (s *Store) setRivals(keys []string, rivals bool) {
 	}
 	for _, k := range keys {
 		if delete(s.rivals, k); rivals {
-			s.rivals[k] = true
+			s.rivals[strings.Clone(k)] = true // not the caller's buffer
 		}
 	}
 }

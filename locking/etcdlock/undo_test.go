@@ -207,3 +207,42 @@ func leases(t *testing.T, client *clientv3.Client) (all []clientv3.LeaseID) {
 	}
 	return all
 }
+
+// A member that is cut off from the others refuses each request at once, so that it is repeated at another member. Only a
+// keep-alive waits.
+func TestRequests_RequireALeader(t *testing.T) {
+	t.Parallel()
+	store, w, other, _ := behindProxy(t, 20*time.Second)
+	lease := locktest.Taken(t, store, "k")
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	next := waits(t, store, t.Context(), 1, "k")
+	locktest.Released(t, store, lease) // passes the key
+	lease, err := (<-next).Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	locktest.Released(t, store, lease)
+	locktest.Released(t, store, locktest.Taken(t, store, "a", "b"))
+
+	held := locktest.Taken(t, other, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	left := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(ctx, "k") })
+	locktest.Eventually(t, "it watches", func() bool { return w.streamsSoFar() > 0 })
+	before := w.txnsSoFar()
+	cancel()
+	<-left
+	locktest.Eventually(t, "the waiter is removed", func() bool { return w.txnsSoFar() > before })
+	locktest.Released(t, other, held)
+	w.set(func(w *rpcProxy) {
+		for _, method := range []string{"Txn", "DeleteRange", "Watch", "LeaseGrant"} {
+			if w.patient[method] > 0 || w.eager[method] == 0 {
+				t.Errorf("%s: %d requests wait for a leader, %d require one", method, w.patient[method], w.eager[method])
+			}
+		}
+		if w.eager["LeaseKeepAlive"] > 0 {
+			t.Errorf("%d keep-alives require a leader: the client would repeat them in a busy loop", w.eager["LeaseKeepAlive"])
+		}
+	})
+}

@@ -14,11 +14,11 @@ import (
 // them. Without wait it enters only queues that are all empty.
 //
 // With wait it tries that too, unless another process was in one of the queues the last
-// time: most often none is, and a transaction that reads no queue is faster.
+// time: usually none was, and a transaction that reads no queue is faster.
 func (a *attempt) enter(ctx context.Context, wait bool) error {
 	s := a.session.store
 	if !wait || !s.hadRivals(a.keys) {
-		if _, err := a.put(ctx, false, wait); !wait || !errors.Is(err, locking.ErrBusy) {
+		if _, err := a.put(ctx, false, wait); !wait || !errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
 			a.alone = err == nil
 			return err
 		}
@@ -101,7 +101,7 @@ func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3
 func (a *attempt) reread(ctx context.Context) (*clientv3.TxnResponse, error) {
 	s := a.session.store
 	for {
-		answer, err := s.txn(ctx, append(a.mine(), s.sameEpoch()), a.predecessors(a.fence-1))
+		answer, err := s.txn(ctx, append(a.mine(), s.sameEpoch), a.predecessors(a.fence-1))
 		switch {
 		case err == nil && !answer.Succeeded:
 			return nil, errAgain
