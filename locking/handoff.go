@@ -35,7 +35,7 @@ type shared[S any] struct {
 type waiter[S any] struct {
 	session  chan S        // has one if it was passed on; the waiter is then no longer among the waiters
 	toServer chan struct{} // closed when it is to wait at the server
-	atServer bool          // toServer is closed
+	atServer bool          // toServer is closed, or nil: the request found the key neither held nor wanted
 }
 
 // Acquire waits for key until a session is passed on, or until it may request one at the server with take.
@@ -132,9 +132,12 @@ func (h *Handoff[S]) join(key string) (_ *waiter[S], queued bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.key(key)
-	w := &waiter[S]{session: make(chan S, 1), toServer: make(chan struct{})}
+	w := &waiter[S]{atServer: !k.held && len(k.waiters) == 0}
 	k.waiters = append(k.waiters, w)
-	h.settle(key, k)
+	if !w.atServer {
+		w.session, w.toServer = make(chan S, 1), make(chan struct{})
+		h.settle(key, k)
+	}
 	return w, !w.atServer
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,6 +37,8 @@ type Sessions[S Session] struct {
 	Handoff Handoff[S]
 	take    func(ctx context.Context, key string, wait bool) (S, error)
 	closed  error
+	id      string          // begins the owners of its leases
+	granted atomic.Uint64   // leases so far
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
@@ -51,7 +55,7 @@ type keyed[S Session] struct {
 // NewSessions makes a Sessions. The sessions of a process are passed on for one turn at a time. take requests a lock
 // at the server. Without wait it returns ErrBusy if another session has the lock. closed is the error after Close.
 func NewSessions[S Session](turn time.Duration, closed error, take func(ctx context.Context, key string, wait bool) (S, error)) *Sessions[S] {
-	s := &Sessions[S]{take: take, closed: closed, Handoff: Handoff[S]{Turn: turn}, held: map[string]keyed[S]{}}
+	s := &Sessions[S]{id: rand.Text(), take: take, closed: closed, Handoff: Handoff[S]{Turn: turn}, held: map[string]keyed[S]{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -79,7 +83,7 @@ func (s *Sessions[S]) Acquire(ctx context.Context, keys []string, wait bool) (_ 
 	if err != nil {
 		return Lease{}, err
 	}
-	l := Lease{Keys: []string{key}, Owner: rand.Text()}
+	l := Lease{Keys: []string{key}, Owner: s.id + "-" + strconv.FormatUint(s.granted.Add(1), 10)}
 	if !s.add(l.Owner, keyed[S]{key, session}) {
 		s.lose(key, session)
 		return Lease{}, s.closed

@@ -141,16 +141,16 @@ func (x *session) identify(ctx context.Context) error {
 		x.identity = is
 		return nil
 	}
-	err := ask(ctx, x.conn, []any{&x.pid, &x.start}, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`)
+	defer limit(x.conn)()
+	err := x.conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`).Scan(&x.pid, &x.start)
 	if err == nil {
 		known[name] = x.identity
 	}
-	return err
+	return classify(ctx, err)
 }
 
 func (x *session) try(ctx context.Context) (free bool, err error) {
-	err = ask(ctx, x.conn, []any{&free}, `SELECT pg_try_advisory_lock($1)`, x.lock)
-	return free, err
+	return ask(ctx, x.conn, `SELECT WHERE pg_try_advisory_lock($1)`, x.lock)
 }
 
 // wait waits until the session has the lock. The end of ctx cancels the statement at the server. It
@@ -170,12 +170,10 @@ func (x *session) Renew(ctx context.Context) error {
 		return noConnection(ctx, err)
 	}
 	defer conn.Release()
-	held := false
-	err = ask(ctx, conn, []any{&held}, `
-		SELECT EXISTS (
-			SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
-			WHERE backend_start = $2 AND granted
-			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
+	held, err := ask(ctx, conn, `
+		SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
+		WHERE backend_start = $2 AND granted
+		AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3`, x.pid, x.start, x.lock)
 	if err == nil && !held {
 		return locking.ErrLost
 	}
@@ -184,14 +182,13 @@ func (x *session) Renew(ctx context.Context) error {
 
 // Check is Check of a locking.Session. A session that has not ended has its lock.
 func (x *session) Check(ctx context.Context) error {
-	var one int
-	return ended(ask(ctx, x.conn, []any{&one}, `SELECT 1`))
+	_, err := ask(ctx, x.conn, `SELECT`)
+	return ended(err)
 }
 
 // Unlock is Unlock of a locking.Session.
 func (x *session) Unlock(ctx context.Context) error {
-	unlocked := false
-	err := ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
+	unlocked, err := ask(ctx, x.conn, `SELECT WHERE pg_advisory_unlock($1)`, x.lock)
 	x.end(unlocked)
 	if err == nil && !unlocked {
 		return locking.ErrLost
@@ -230,11 +227,17 @@ func (x *session) end(clean bool) {
 	x.conn.Release()
 }
 
-// ask sends a statement and reads its one row. It waits for answerTimeout at most, by a deadline of the connection: that
-// is cheaper than a context with one.
-func ask(ctx context.Context, conn *pgxpool.Conn, row []any, sql string, args ...any) error {
+// ask sends a statement, and reports whether the answer has a row.
+func ask(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) (yes bool, err error) {
+	defer limit(conn)()
+	answer, err := conn.Exec(ctx, sql, args...)
+	return err == nil && answer.RowsAffected() > 0, classify(ctx, err)
+}
+
+// limit makes a connection wait for answers for answerTimeout at most, until lift is called. Such a deadline is
+// cheaper than a context with one. A statement is short: sending it does not wait.
+func limit(conn *pgxpool.Conn) (lift func()) {
 	socket := conn.Conn().PgConn().Conn()
-	_ = socket.SetDeadline(time.Now().Add(answerTimeout)) // a connection that is closed says so to the statement
-	defer func() { _ = socket.SetDeadline(time.Time{}) }()
-	return classify(ctx, conn.QueryRow(ctx, sql, args...).Scan(row...))
+	_ = socket.SetReadDeadline(time.Now().Add(answerTimeout)) // a connection that is closed says so to the statement
+	return func() { _ = socket.SetReadDeadline(time.Time{}) }
 }
