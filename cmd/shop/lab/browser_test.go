@@ -129,16 +129,31 @@ func (b browser) verdicts() (left, right string) {
 }
 
 // race presses Enter in the form, by keyboard, until the page shows what it should, at most three times: on a machine
-// that is too busy the time of a race may end too early.
+// that is too busy a race may not start, and its time may end too early.
 func (b browser) race(missing func() string) {
 	b.Helper()
 	why := "not run"
 	for n := 0; n < raceTries && why != ""; n++ {
-		b.do(chromedp.SendKeys(`input[name="seed"]`, "\r"), chromedp.WaitNotVisible("#again"), chromedp.WaitVisible("#again"))
-		why = missing()
+		b.do(chromedp.SendKeys(`input[name="seed"]`, "\r"))
+		b.until(notStarted + ` || document.querySelector("#again").hidden`)
+		b.until(notStarted + ` || !document.querySelector("#again").hidden`)
+		if why = "the race could not start"; !eval[bool](b, notStarted) {
+			why = missing()
+		}
 	}
 	if why != "" {
 		b.Error(why)
+	}
+}
+
+// notStarted is the condition that the server has answered that it cannot start a race.
+const notStarted = `(!document.querySelector("#error").hidden && document.querySelector("#error").innerText.includes("could not start"))`
+
+// until waits until a condition of the page is true.
+func (b browser) until(condition string) {
+	b.Helper()
+	for !eval[bool](b, condition) { // which fails when the browser's ctx ends
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
