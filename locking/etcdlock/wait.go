@@ -11,15 +11,15 @@ import (
 )
 
 // enter puts waiters into the queues, and returns nil when they are first in all of
-// them. Without wait it enters only queues that are all empty.
-//
-// With wait it tries that too, unless another process was in one of the queues the last
-// time: usually none was, and a transaction that reads no queue is faster.
+// them. Without wait it enters only queues that are all empty. With wait it tries that too,
+// unless another process was in one of the queues the last time: usually none was, and a
+// transaction that reads no queue is faster.
 func (a *attempt) enter(ctx context.Context, wait bool) error {
 	s := a.session.store
 	if !wait || !s.hadRivals(a.keys) {
-		if _, err := a.put(ctx, false, wait); !wait || !errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
-			a.alone = err == nil
+		_, err := a.put(ctx, false, wait)
+		busy := errors.Is(err, locking.ErrBusy) && !errors.Is(err, locking.ErrOutcomeUnknown) // ctx may end with this cause
+		if a.alone = err == nil; !wait || !busy {
 			return err
 		}
 	}
