@@ -17,7 +17,7 @@ type Fence int64
 // Lease describes what was granted. It is plain data, and proves nothing after Until.
 type Lease struct {
 	Keys  []string  // usually one; several are held all or none
-	Owner string    // random for each acquisition
+	Owner string    // unique to each acquisition
 	Fence Fence     // 0: the store cannot fence
 	Until time.Time // do not trust the lease after this (monotonic); zero: it holds as long as its connection does
 }

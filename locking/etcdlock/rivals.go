@@ -16,6 +16,7 @@ func (s *Store) hadRivals(keys []string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return s.rivals[k] })
 }
 
+// setRivals notes it for hadRivals.
 func (s *Store) setRivals(keys []string, rivals bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,8 +24,10 @@ func (s *Store) setRivals(keys []string, rivals bool) {
 		clear(s.rivals) // costs a request for each key that is still contended
 	}
 	for _, k := range keys {
-		if delete(s.rivals, k); rivals {
+		if rivals {
 			s.rivals[strings.Clone(k)] = true // not the caller's buffer
+		} else {
+			delete(s.rivals, k)
 		}
 	}
 }

@@ -34,7 +34,7 @@ var (
 // concurrent use. The caller owns the client.
 type Store struct {
 	collection     *mongo.Collection // a majority acknowledges its writes
-	releases       *mongo.Collection // the same, and the primary alone does
+	releases       *mongo.Collection // the same collection, whose writes the primary alone acknowledges
 	ttl            time.Duration
 	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
@@ -144,7 +144,7 @@ func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, e
 // removal returns a function that frees key, if owner has it.
 func (s *Store) removal(key, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := s.send(ctx, s.releases, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
+		_, err := s.send(ctx, s.collection, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
 		if errors.Is(err, mongo.ErrNoDocuments) {
 			return nil // owner does not have it
 		}

@@ -271,7 +271,7 @@ func (w waits) queued(t *testing.T, n int) <-chan locking.Lease {
 }
 
 // A release passes the lock to the next waiter of its process, in the same request, with a fence and a TTL of its own.
-func TestWaiter_HandsOverInOneRequest(t *testing.T) {
+func TestWaiter_PassesInOneRequest(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
@@ -361,7 +361,7 @@ func TestWaiter_AProcessKeepsTheLockForOneTurn(t *testing.T) {
 }
 
 // The holder releases, and the waiter gives up before the answer comes. The lock that it got is freed.
-func TestWaiter_AHandOverThatComesTooLateIsGivenBack(t *testing.T) {
+func TestWaiter_APassThatComesTooLateIsGivenBack(t *testing.T) {
 	t.Parallel()
 	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
 	w, other := waiter(t, "waiter", "redis://"+p.Addr, prefix), waiter(t, "waiter", redisURL(t), prefix)
@@ -395,7 +395,7 @@ func TestWaiter_AHandOverThatComesTooLateIsGivenBack(t *testing.T) {
 }
 
 // The answer to the release is lost. The waiter asks, and finds that the lock was passed to it.
-func TestWaiter_AHandOverWithoutAnAnswerIsFound(t *testing.T) {
+func TestWaiter_APassWithoutAnAnswerIsFound(t *testing.T) {
 	t.Parallel()
 	prefix, p := newPrefix(t, redisURL(t)), locktest.NewProxy(t, hostOf(t, redisURL(t)))
 	w := waiter(t, "waiter", "redis://"+p.Addr, prefix)

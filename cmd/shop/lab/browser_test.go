@@ -152,8 +152,9 @@ const notStarted = `(!document.querySelector("#error").hidden && document.queryS
 // until waits until a condition of the page is true.
 func (b browser) until(condition string) {
 	b.Helper()
-	for !eval[bool](b, condition) { // which fails when the browser's ctx ends
-		time.Sleep(50 * time.Millisecond)
+	poll := chromedp.Poll[bool](condition, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(0))
+	if _, err := chromedp.Run(b.ctx, poll); err != nil {
+		b.Fatalf("%s: %v", condition, err)
 	}
 }
 
