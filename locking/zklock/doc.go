@@ -39,11 +39,19 @@
 //	     └───── Release, Until is past, session expired ──────────────┘
 //
 // A waiter that leaves wakes the one behind it, which lists the queue again and watches
-// the next node in front. TryAcquire lists the queue first, and creates a node only if it is empty.
+// the next node in front. TryAcquire lists the queue first, and creates a node only if it is empty. Acquire needs no list
+// if its node is the only one, or if the same Store has created the node directly before.
 //
-// Lists are saved where the order is known without: the answer to the creation of the only node grants the key; a
-// waiter whose Store has created the node directly before watches that one at once; and a waiter behind the first
-// node is the first when that is deleted, and only reads its own node, which an operator may have deleted.
+// # The next holder
+//
+// A hand-off takes as long in a long queue as in a short one, since it needs no list:
+//
+//   - A holder whose Store has the waiter behind it passes the key: one transaction deletes the holder's node, and
+//     checks that the waiter's exists. The waiter sends no request, and is trusted from the sending of that one.
+//   - For a waiter of another Store the release writes the node, and deletes it, in one transaction. A watch ends
+//     with the first change. If the node was written, the waiter is the first, and only reads its own node, which
+//     an operator may have deleted. If it was only deleted, its owner may have left the queue, or died: the waiter
+//     lists the queue.
 //
 // # Until
 //
@@ -95,7 +103,9 @@
 //	the holder crashes                  -                                   the same
 //	the session expires while waiting   waits again, at the queue's end     the queue moves up
 //	the node is deleted by an operator  Renew: ErrLost                      free at once: two holders
-//	                                                                        until then
+//	                                                                        until then; a waiter of the
+//	                                                                        same Store waits for ErrLost
+//	an operator writes a waiter's node  -                                   taken for its release: two holders
 //	restart with the data               nothing, if within Until            busy; fences keep growing
 //	the timeout is changed by the       New: ErrTTL                         -
 //	servers' limits
@@ -141,7 +151,8 @@
 //
 //	zklock.go   New, Close, Options; which keys are allowed, and their names in ZooKeeper
 //	acquire.go  an attempt to get the key
-//	node.go     a node in a queue: create, find, wait, remove
+//	node.go     a node in a queue: create, find, remove
+//	watch.go    what a waiter waits for: the node before its own
 //	lease.go    a Lease: Renew, Release, its end
 //	session.go  the session, and its end; repeated requests
 //	link.go     a connection, and its limits

@@ -56,6 +56,12 @@ func (s *Store) drop(n *node) {
 	}
 }
 
+// lose ends a Lease in this Store whose node is gone. The caller holds the mutex.
+func (s *Store) lose(n *node) {
+	s.drop(n)
+	s.deleted(n.path, nil, time.Time{})
+}
+
 // nodeOf returns the node of a Lease that is held.
 func (s *Store) nodeOf(l locking.Lease) (*node, error) {
 	s.mu.Lock()
@@ -88,7 +94,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		if s.leases[n.owner] == n {
-			s.drop(n)
+			s.lose(n)
 		}
 		return l, locking.ErrLost
 	case s.expired(n):

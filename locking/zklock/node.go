@@ -31,6 +31,7 @@ type node struct {
 	alone   bool   // no other was in the queue when it was created
 	second  bool   // only the node directly before was in front
 	first   bool   // none is in front, since that one was deleted
+	passed  bool   // the transaction that deleted that one has checked that this one exists
 
 	lease locking.Lease // once it is granted; Until is guarded by the Store's mutex
 	timer *time.Timer   // frees the key at Until
@@ -140,7 +141,10 @@ func (n *node) list(ctx context.Context) (names []string, err error) {
 // predecessor returns the path of the node directly before n; empty: n is the first. The order is
 // that of the sequence numbers: the names begin with the owners.
 func (n *node) predecessor(ctx context.Context) (before string, err error) {
-	if n.first {
+	switch {
+	case n.passed:
+		return "", nil
+	case n.first:
 		return "", n.readFence(ctx) // it may be gone
 	}
 	if before, n.before = n.before, ""; before != "" {
@@ -169,18 +173,6 @@ func (n *node) predecessor(ctx context.Context) (before string, err error) {
 	return before, nil
 }
 
-// follow sets before if this Store has created the node directly before n, and not released it: a waiter watches
-// that one without a list of the queue.
-func (n *node) follow() {
-	s := n.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if path.Dir(s.last) == n.queue && sequence(s.last)+1 == sequence(n.path) {
-		n.before = s.last
-	}
-	s.last = n.path
-}
-
 // sequence returns the number at the end of a node's name; -1: there is none.
 func sequence(name string) int64 {
 	at, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
@@ -188,63 +180,6 @@ func sequence(name string) int64 {
 		return -1
 	}
 	return at
-}
-
-// await waits until a node is deleted.
-func (n *node) await(ctx context.Context, before string) error {
-	w := n.watch(before)
-	select {
-	case <-w.over:
-		n.first = w.deleted && (w.held || n.second)
-		return w.err
-	case <-n.session.life.Done():
-		return errAgain
-	case <-ctx.Done():
-		return left(ctx)
-	}
-}
-
-// watch is a watch of a node. All attempts of a Store that wait for the node share it: the client
-// cannot remove a watch, and a waiter that leaves would leave one more each time.
-type watch struct {
-	held    bool          // by a lease of this Store: the node is the first of its queue; guarded by the mutex until over
-	over    chan struct{} // closed when the node is deleted, or changed, or the watch could not be set
-	deleted bool
-	err     error // why the watch could not be set
-}
-
-// watch sets a watch, unless there is one. A node that does not exist gets none: it would stay for ever.
-func (n *node) watch(path string) *watch {
-	s := n.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.watches[path]; w != nil {
-		return w
-	}
-	w := &watch{over: make(chan struct{})}
-	set := func() {
-		var event <-chan zk.Event
-		err := n.session.persist(s.life, func() (err error) {
-			_, _, event, err = s.conn.GetW(path)
-			return err
-		})
-		switch {
-		case err == nil:
-			w.deleted = (<-event).Type == zk.EventNodeDeleted // not when the session has expired, or the client is closed
-		case !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, errAgain):
-			w.err = err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.watches, path)
-		close(w.over)
-	}
-	s.watches[path] = w
-	if !s.background(set) {
-		w.err = ErrClosed
-		close(w.over)
-	}
-	return w
 }
 
 // confirm makes sure that at least a third of the TTL is left of the trust.
@@ -279,21 +214,46 @@ func (n *node) trust() time.Duration { return min(n.session.timeout, n.store.ttl
 // remove deletes the node. It repeats the request until ZooKeeper answers, even if the session has
 // expired: the client sends a request that had to wait in whatever session is open then, so that the
 // node may be in the next one. zk.ErrNoNode: it was gone before.
+//
+// If the node held the key, and a waiter of this Store is directly behind it, the same transaction checks that the
+// waiter's node exists. Then the key is passed to the waiter, which sends no request. If there is no such waiter, the
+// transaction writes the node before it deletes it. A watch ends with the first change: for the waiter of another Store
+// a node that is written has released the key, and one that is only deleted may have left the queue.
 func (n *node) remove() error {
-	unanswered := false
-	return n.store.persist(context.Background(), n.store.life, func() error {
+	s := n.store
+	held, next := n.behind()
+	sent, unanswered := time.Time{}, false
+	err := s.persist(context.Background(), s.life, func() error {
 		if n.path == "" {
 			if err := n.find(); err != nil || n.path == "" {
 				return err
 			}
 		}
-		err := n.store.conn.Delete(n.path, -1)
+		err := zk.ErrNoNode
+		if next != nil {
+			sent = time.Now()
+			_, err = s.conn.Multi(&zk.DeleteRequest{Path: n.path, Version: -1}, &zk.CheckVersionRequest{Path: next.path, Version: -1})
+		}
+		if errors.Is(err, zk.ErrNoNode) { // of one or the other
+			next = nil
+			if held {
+				_, err = s.conn.Multi(&zk.SetDataRequest{Path: n.path, Version: -1}, &zk.DeleteRequest{Path: n.path, Version: -1})
+			} else {
+				err = s.conn.Delete(n.path, -1)
+			}
+		}
 		if unanswered && errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
 		unanswered = unanswered || !answered(err)
 		return err
 	})
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.deleted(n.path, next, sent)
+	}
+	return err
 }
 
 // free removes the node in the background. It waits for that as long as ctx, and half the TTL.

@@ -50,7 +50,12 @@ func awaitWatch(t *testing.T, s *Store) {
 	locktest.Eventually(t, "the request watches the node before its own", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.watches) > 0
+		for _, w := range s.watches {
+			if !w.own || w.next != nil {
+				return true
+			}
+		}
+		return false
 	})
 }
 
@@ -135,18 +140,18 @@ func TestAcquire_WaiterThatLeavesFreesNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := shared(t)
-			a := g.must(t, time.Minute)
-			b, c := a, a
+			c, requests := g.counted(t)
+			a, b, waits := c, c, func() {}
 			if stores == 3 {
-				b, c = g.must(t, time.Minute), g.must(t, time.Minute)
+				a, b, waits = g.must(t, time.Minute), g.must(t, time.Minute), func() { requests.awaitWatch(t, c) }
 			}
-			leaves(t, a, b, c)
+			leaves(t, a, b, c, waits)
 		})
 	}
 }
 
-// leaves lets b leave the queue between the holder a and the waiter c.
-func leaves(t *testing.T, a, b, c *Store) {
+// leaves lets b leave the queue between the holder a and the waiter c, after waits.
+func leaves(t *testing.T, a, b, c *Store, waits func()) {
 	t.Helper()
 	held := locktest.Taken(t, a, "k")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,6 +160,7 @@ func leaves(t *testing.T, a, b, c *Store) {
 	awaitWatch(t, b)
 	third := acquireInBackground(t.Context(), c, "k")
 	awaitQueue(t, a, "k", 3)
+	waits()
 	cancel()
 	if got := <-second; !errors.Is(got.error, locking.ErrBusy) || !errors.Is(got.error, context.Canceled) {
 		t.Errorf("got %v, want ErrBusy and Canceled", got.error)

@@ -37,7 +37,7 @@ func (s *Store) identify(id int64, timeout time.Duration) {
 		s.session = nil
 		old.end()
 		for _, n := range s.leases {
-			s.drop(n)
+			s.lose(n)
 		}
 	}
 	if id == 0 || s.life.Err() != nil {

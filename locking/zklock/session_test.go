@@ -89,6 +89,19 @@ func TestSession_ExpiryLosesTheLeasesAndKeepsTheWaiters(t *testing.T) {
 	}
 }
 
+// A session that has ended leaves none of its nodes in the Store.
+func TestSession_EndForgetsTheNodes(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, time.Minute)
+	locktest.Taken(t, store, "k")
+	store.identify(0, 0) // as a handshake does that reports the end
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	if len(store.leases) > 0 || len(store.watches) > 0 {
+		t.Errorf("%d leases and %d nodes are known", len(store.leases), len(store.watches))
+	}
+}
+
 // The member that serves the session stops answering, and its connection stays open. The session
 // continues with another member before a lease is lost.
 func TestSession_ContinuesWhenAMemberIsSilent(t *testing.T) {
