@@ -145,8 +145,12 @@ func cpu() time.Duration {
 // childrenMax bounds what processes need besides their measurement: to connect, and to wait for waiters that cannot leave.
 const childrenMax = 30 * time.Second
 
-// perProcess is the number of goroutines of each process that contends.
-const perProcess = 16
+const (
+	// contestTakes is how many intervals one key is wanted.
+	contestTakes = 3
+	// perProcess is the number of goroutines of each process that contends.
+	perProcess = 16
+)
 
 // among lets processes contend for one key. Each is this program with the flag --child. They connect first, and
 // begin together.
