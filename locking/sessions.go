@@ -177,12 +177,13 @@ var ErrOneKey = errors.New("locking: a lease of this store has one key")
 
 // OneKey checks the keys of a request, of a Store whose leases have one key.
 func OneKey(keys []string) (string, error) {
-	keys, err := SortedKeys(keys)
-	switch {
-	case err != nil:
+	if err := CheckKeys(keys); err != nil {
 		return "", err
-	case len(keys) > 1:
-		return "", ErrOneKey
+	}
+	for _, key := range keys {
+		if key != keys[0] {
+			return "", ErrOneKey
+		}
 	}
 	return keys[0], nil
 }
