@@ -114,21 +114,9 @@ func (s settings) compare(ctx context.Context, us rival) error {
 
 // rows measures one rival against us.
 func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, requests requestCounter) error {
-	var both [2]locker
-	for of, r := range []rival{us, them} {
-		l, err := r.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		if _, err := alone(ctx, l, s.waiters, s.interval/4); err != nil { // connects, loads scripts and statements
-			return err
-		}
-		both[of] = l
-	}
 	var free paired
 	for range s.pairs {
-		medians, err := uncontended(ctx, both, 2*s.interval)
+		medians, err := s.freeKey(ctx, us, them)
 		if err != nil {
 			return err
 		}
@@ -142,6 +130,11 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 	if s.free {
 		return nil
 	}
+	both, end, err := s.open(ctx, us, them, s.waiters)
+	if err != nil {
+		return err
+	}
+	defer end()
 	over := contestTakes * s.interval
 	goroutines := func(of int) (contest, error) {
 		before, err := requests.count(ctx)
@@ -191,6 +184,39 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 		fmt.Fprintf(table, "%s\t\n", hot.targets(row))
 	}
 	return nil
+}
+
+// freeKey is one pair of measurements of a free key, with new connections.
+func (s settings) freeKey(ctx context.Context, us, them rival) (medians [2]float64, err error) {
+	both, end, err := s.open(ctx, us, them, 1)
+	if err != nil {
+		return medians, err
+	}
+	defer end()
+	return uncontended(ctx, both, 2*s.interval)
+}
+
+// open opens both locks, and lets goroutines contend for a moment: they connect, and load scripts and statements.
+func (s settings) open(ctx context.Context, us, them rival, goroutines int) (both [2]locker, end func(), err error) {
+	var opened []locker
+	end = func() {
+		for _, l := range opened {
+			l.close()
+		}
+	}
+	for of, r := range []rival{us, them} {
+		l, err := r.open(ctx)
+		if err != nil {
+			end()
+			return both, nil, err
+		}
+		both[of], opened = l, append(opened, l)
+		if _, err := alone(ctx, l, goroutines, s.interval/4); err != nil {
+			end()
+			return both, nil, err
+		}
+	}
+	return both, end, nil
 }
 
 // column is the median and the interval, or empty if they were not measured.
