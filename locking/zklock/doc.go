@@ -20,8 +20,8 @@
 //
 //	/locks/key:account%2F1                         a container: deleted when it is empty for a while
 //	/locks/key:account%2F1/R7FQ…-0000000041        ephemeral: the holder
-//	/locks/key:account%2F1/K3ZA…-0000000042        … the first waiter, which watches the holder
-//	/locks/key:account%2F1/W4TT…-0000000043        … the second, which watches the first waiter
+//	/locks/key:account%2F1/K3ZA…-0000000042        … the first waiter, which waits for the holder
+//	/locks/key:account%2F1/W4TT…-0000000043        … the second, which waits for the first waiter
 //
 // A name begins with the owner, which is random for each node. Only the number at its end
 // decides about the order. It is unique while the queue exists, and starts again at 0
@@ -38,8 +38,8 @@
 //	     │  └── ctx ended ──────┘                                     │
 //	     └───── Release, Until is past, session expired ──────────────┘
 //
-// A waiter that leaves wakes the one behind it, which lists the queue again and watches
-// the next node in front. TryAcquire lists the queue first, and creates a node only if it is empty. Acquire needs no list
+// A waiter watches the node before its own, if that is a node of another Store. A waiter that leaves wakes the one
+// behind it, which lists the queue again and waits for the next node in front. TryAcquire lists the queue first, and creates a node only if it is empty. Acquire needs no list
 // if its node is the only one, or if the same Store has created the node directly before.
 //
 // # The next holder
@@ -48,10 +48,12 @@
 //
 //   - A holder whose Store has the waiter behind it passes the key: one transaction deletes the holder's node, and
 //     checks that the waiter's exists. The waiter sends no request, and is trusted from the sending of that one.
-//   - For a waiter of another Store the release writes the node, and deletes it, in one transaction. A watch ends
+//   - Any other release writes the node and deletes it, in one transaction. The watch of a waiter of another Store ends
 //     with the first change. If the node was written, the waiter is the first, and only reads its own node, which
 //     an operator may have deleted. If it was only deleted, its owner may have left the queue, or died: the waiter
-//     lists the queue.
+//     lists the queue, unless only that node was in front.
+//
+// So nothing else may write to the nodes of a queue.
 //
 // # Until
 //
@@ -102,10 +104,13 @@
 //	                                    and Release: ErrLost                then a greater fence
 //	the holder crashes                  -                                   the same
 //	the session expires while waiting   waits again, at the queue's end     the queue moves up
-//	the node is deleted by an operator  Renew: ErrLost                      free at once: two holders
-//	                                                                        until then; a waiter of the
-//	                                                                        same Store waits for ErrLost
-//	an operator writes a waiter's node  -                                   taken for its release: two holders
+//	an operator deletes or writes the   Renew: ErrLost                      free at once: two holders
+//	holder's node                                                           until then; a waiter of the same
+//	                                                                        Store waits for that, or Until
+//	an operator writes a waiter's node  -                                   taken for its release: the one
+//	                                                                        behind is a second holder
+//	ZooKeeper refuses a release (ACL)   ErrOutcomeUnknown when ctx ends;    busy until it is allowed
+//	                                    it is repeated
 //	restart with the data               nothing, if within Until            busy; fences keep growing
 //	the timeout is changed by the       New: ErrTTL                         -
 //	servers' limits

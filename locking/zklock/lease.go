@@ -21,9 +21,6 @@ func (s *Store) grant(n *node) (locking.Lease, bool) {
 	}
 	n.lease = locking.Lease{Keys: []string{n.key}, Owner: n.owner, Fence: locking.Fence(n.fence), Until: until}
 	s.leases[n.owner] = n
-	if w := s.watches[n.path]; w != nil {
-		w.held = true
-	}
 	n.timer = time.AfterFunc(time.Until(until), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -42,8 +39,7 @@ func (s *Store) expired(n *node) bool {
 		n.timer.Reset(left)
 		return false
 	}
-	s.drop(n)
-	s.background(func() { _ = n.remove() })
+	s.lose(n)
 	return true
 }
 
@@ -56,10 +52,10 @@ func (s *Store) drop(n *node) {
 	}
 }
 
-// lose ends a Lease in this Store whose node is gone. The caller holds the mutex.
+// lose ends a Lease in this Store, and removes what may be left of its node. The caller holds the mutex.
 func (s *Store) lose(n *node) {
 	s.drop(n)
-	s.deleted(n.path, nil, time.Time{})
+	s.background(func() { _ = n.remove() })
 }
 
 // nodeOf returns the node of a Lease that is held.
@@ -92,7 +88,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	case isGone(err):
 		if s.leases[n.owner] == n {
 			s.lose(n)
 		}

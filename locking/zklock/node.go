@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"path"
 	"strconv"
@@ -33,8 +34,13 @@ type node struct {
 	first   bool   // none is in front, since that one was deleted
 	passed  bool   // the transaction that deleted that one has checked that this one exists
 
-	lease locking.Lease // once it is granted; Until is guarded by the Store's mutex
-	timer *time.Timer   // frees the key at Until
+	// Guarded by the Store's mutex, once other goroutines know the node:
+
+	lease    locking.Lease // once it is granted
+	timer    *time.Timer   // frees the key at Until
+	behind   *node         // the node of this Store that is directly behind; it may have left
+	gone     chan struct{} // closed when the node is deleted
+	released bool          // this Store has deleted it, and it held the key
 }
 
 // create creates the node. After an unanswered request it looks for the node first: a second one
@@ -191,7 +197,7 @@ func (n *node) confirm(ctx context.Context) error {
 		n.sent, err = n.check()
 		return err
 	})
-	if errors.Is(err, zk.ErrNoNode) {
+	if isGone(err) {
 		return errAgain
 	}
 	return err
@@ -201,9 +207,18 @@ func (n *node) confirm(ctx context.Context) error {
 // would not do: a member that has lost the leader answers it, while the session expires.
 func (n *node) check() (sent time.Time, err error) {
 	sent = time.Now()
-	_, err = n.store.conn.Multi(&zk.CheckVersionRequest{Path: n.path, Version: -1})
+	_, err = n.store.conn.Multi(n.exists())
 	return sent, err
 }
+
+// exists is the part of a transaction that fails if the node is gone, or was written: for a waiter of another Store
+// that is a release.
+func (n *node) exists() *zk.CheckVersionRequest {
+	return &zk.CheckVersionRequest{Path: n.path, Version: 0}
+}
+
+// isGone reports whether err is an answer of exists.
+func isGone(err error) bool { return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) }
 
 // until returns until when the node is trusted to exist.
 func (n *node) until() time.Time { return n.sent.Add(n.trust()) }
@@ -211,18 +226,23 @@ func (n *node) until() time.Time { return n.sent.Add(n.trust()) }
 // trust is half the session's timeout: see "Until" in the package's comment.
 func (n *node) trust() time.Duration { return min(n.session.timeout, n.store.ttl) / 2 }
 
-// remove deletes the node. It repeats the request until ZooKeeper answers, even if the session has
+// remove deletes the node. It repeats the request until ZooKeeper has done it, even if the session has
 // expired: the client sends a request that had to wait in whatever session is open then, so that the
 // node may be in the next one. zk.ErrNoNode: it was gone before.
 //
 // If the node held the key, and a waiter of this Store is directly behind it, the same transaction checks that the
-// waiter's node exists. Then the key is passed to the waiter, which sends no request. If there is no such waiter, the
+// waiter's node exists. Then the key is passed to the waiter, which sends no request. Otherwise the
 // transaction writes the node before it deletes it. A watch ends with the first change: for the waiter of another Store
 // a node that is written has released the key, and one that is only deleted may have left the queue.
 func (n *node) remove() error {
 	s := n.store
-	held, next := n.behind()
-	sent, unanswered := time.Time{}, false
+	s.mu.Lock()
+	held, next := n.lease.Owner != "", n.behind
+	s.mu.Unlock()
+	if !held {
+		next = nil
+	}
+	sent, deleted, unanswered := time.Time{}, false, false
 	err := s.persist(context.Background(), s.life, func() error {
 		if n.path == "" {
 			if err := n.find(); err != nil || n.path == "" {
@@ -232,9 +252,9 @@ func (n *node) remove() error {
 		err := zk.ErrNoNode
 		if next != nil {
 			sent = time.Now()
-			_, err = s.conn.Multi(&zk.DeleteRequest{Path: n.path, Version: -1}, &zk.CheckVersionRequest{Path: next.path, Version: -1})
+			_, err = s.conn.Multi(&zk.DeleteRequest{Path: n.path, Version: -1}, next.exists())
 		}
-		if errors.Is(err, zk.ErrNoNode) { // of one or the other
+		if isGone(err) { // one or the other
 			next = nil
 			if held {
 				_, err = s.conn.Multi(&zk.SetDataRequest{Path: n.path, Version: -1}, &zk.DeleteRequest{Path: n.path, Version: -1})
@@ -242,16 +262,19 @@ func (n *node) remove() error {
 				err = s.conn.Delete(n.path, -1)
 			}
 		}
-		if unanswered && errors.Is(err, zk.ErrNoNode) {
+		switch deleted = err == nil; {
+		case errors.Is(err, zk.ErrNoNode) && unanswered:
 			return nil
+		case errors.Is(err, zk.ErrNoNode) || deleted:
+			return err
+		case answered(err):
+			return fmt.Errorf("refused: %v", err) // is no answer to persist
 		}
-		unanswered = unanswered || !answered(err)
+		unanswered = true
 		return err
 	})
 	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.deleted(n.path, next, sent)
+		s.forget(n, held && deleted, next, sent)
 	}
 	return err
 }

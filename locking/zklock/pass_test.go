@@ -3,13 +3,18 @@ package zklock
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"shop/locking"
 	"shop/locking/locktest"
 )
 
@@ -78,10 +83,7 @@ func TestRelease_PassesTheKeyInOneTransaction(t *testing.T) {
 	third := acquireInBackground(t.Context(), s, "k")
 	awaitQueue(t, s, "k", 3)
 	for _, next := range []<-chan granted{second, third} {
-		locktest.Eventually(t, "a waiter is behind the holder", func() bool {
-			_, next := s.nodeNamed(held.Owner).behind()
-			return next != nil
-		})
+		awaitBehind(t, s, held, "")
 		requests.count()
 		before := time.Now()
 		locktest.Released(t, s, held)
@@ -98,19 +100,28 @@ func TestRelease_PassesTheKeyInOneTransaction(t *testing.T) {
 		held = got.Lease
 	}
 	locktest.Released(t, s, held)
-	awaitQueue(t, s, "k", 0)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.watches) > 0 {
-		t.Errorf("%d nodes are still known", len(s.watches))
-	}
+	awaitNodes(t, s, 0)
 }
 
-// nodeNamed returns the node of a lease.
-func (s *Store) nodeNamed(owner string) *node {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leases[owner]
+// awaitBehind waits until a waiter of the Store is directly behind the holder; owner: which; empty: any.
+func awaitBehind(t *testing.T, s *Store, held locking.Lease, owner string) {
+	t.Helper()
+	locktest.Eventually(t, "the waiter is behind the holder", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		behind := s.leases[held.Owner].behind
+		return behind != nil && (owner == "" || behind.owner == owner)
+	})
+}
+
+// awaitNodes waits until the Store knows n nodes of its own, and watches none.
+func awaitNodes(t *testing.T, s *Store, n int) {
+	t.Helper()
+	locktest.Eventually(t, "the Store forgets its nodes", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.nodes) == n && len(s.watches) == 0
+	})
 }
 
 // A waiter of another Store does not list the queue after the release, however many are behind it.
@@ -192,25 +203,134 @@ func TestExpiry_PassesTheKey(t *testing.T) {
 	}
 }
 
-// An operator deletes the node of a holder. The waiter of its Store gets the key when Renew has reported the loss.
-func TestRenew_LossFreesTheWaiterOfTheSameStore(t *testing.T) {
+// A release to another Store is one transaction.
+func TestRelease_ToAnotherStoreIsOneTransaction(t *testing.T) {
 	t.Parallel()
-	s := shared(t).must(t, time.Minute)
+	g := shared(t)
+	waiting, watched := g.counted(t)
+	s, requests := g.counted(t)
+	held := locktest.Taken(t, s, "k")
+	next := acquireInBackground(t.Context(), waiting, "k")
+	awaitQueue(t, s, "k", 2)
+	watched.awaitWatch(t, waiting)
+	requests.count()
+	locktest.Released(t, s, held)
+	if sent := requests.count(); sent != (counted{transactions: 1}) {
+		t.Errorf("%+v, want one transaction", sent)
+	}
+	got := <-next
+	locktest.Released(t, waiting, got.Lease)
+	awaitNodes(t, waiting, 0)
+	awaitNodes(t, s, 0)
+}
+
+// The trust of a lease that was passed counts from the sending of the release, and not from its answer.
+func TestRelease_PassIsTrustedFromItsSending(t *testing.T) {
+	t.Parallel()
+	s, p := shared(t).viaProxy(t, 6*time.Second)
 	held := locktest.Taken(t, s, "k")
 	next := acquireInBackground(t.Context(), s, "k")
 	awaitQueue(t, s, "k", 2)
-	awaitWatch(t, s)
-	if err := s.conn.Delete(s.queueOf("k")+"/"+queueIn(t, s, "k")[0], -1); err != nil {
+	awaitBehind(t, s, held, "")
+	p.writes.Store(true)
+	p.Delay(500 * time.Millisecond)
+	before := time.Now()
+	locktest.Released(t, s, held)
+	got := <-next
+	p.Delay(0)
+	if trust := got.Until.Sub(before); got.error != nil || trust > s.ttl/2+250*time.Millisecond {
+		t.Errorf("%+v is trusted for %v", got, trust)
+	}
+}
+
+// Two waiters wait for the same node, since an operator has deleted that of the first. Only the second is granted the key.
+func TestRelease_PassesTheKeyToOneWaiterOnly(t *testing.T) {
+	t.Parallel()
+	s := shared(t).must(t, time.Minute)
+	held := locktest.Taken(t, s, "k")
+	first := acquireInBackground(t.Context(), s, "k")
+	awaitQueue(t, s, "k", 2)
+	awaitBehind(t, s, held, "")
+	if err := s.conn.Delete(s.queueOf("k")+"/"+queueIn(t, s, "k")[1], -1); err != nil {
 		t.Fatal(err)
 	}
+	locktest.Released(t, s, locktest.Taken(t, s, "other")) // or the second would wait for the first
+	second := acquireInBackground(t.Context(), s, "k")
+	awaitQueue(t, s, "k", 2)
+	owner, _, _ := strings.Cut(queueIn(t, s, "k")[1], "-")
+	awaitBehind(t, s, held, owner)
+	locktest.Released(t, s, held)
+	got := <-second
+	if got.error != nil || got.Owner != owner {
+		t.Fatalf("%+v, want the owner %s", got, owner)
+	}
+	awaitQueue(t, s, "k", 2) // the first is behind
 	select {
-	case got := <-next:
-		t.Fatalf("granted before the loss: %+v", got)
+	case other := <-first:
+		t.Fatalf("a second holder: %+v", other)
 	default:
 	}
-	if _, err := s.Renew(t.Context(), held); err == nil {
-		t.Fatal("the lease was renewed")
+	locktest.Released(t, s, got.Lease)
+	if got := <-first; got.error != nil {
+		t.Error(got.error)
 	}
+}
+
+// A request watches a node of its own Store in ZooKeeper, since the answer to the node's creation was late. The waiters
+// that come later are passed the key all the same.
+func TestRelease_PassesTheKeyOfANodeThatIsWatched(t *testing.T) {
+	t.Parallel()
+	s := shared(t).must(t, time.Minute)
+	locktest.Released(t, s, locktest.Taken(t, s, "k"))
+	x, err := s.ready(t.Context(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{store: s, session: x, key: "k", queue: s.queueOf("k"), owner: rand.Text()}
+	if err := n.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	leaves := acquireInBackground(ctx, s, "k")
+	awaitWatch(t, s)
+	locktest.Released(t, s, locktest.Taken(t, s, "other")) // the watch is set
+	n.follow()
+	held, _ := s.grant(n)
+	next := acquireInBackground(t.Context(), s, "k")
+	awaitQueue(t, s, "k", 3)
+	owner, _, _ := strings.Cut(queueIn(t, s, "k")[2], "-")
+	cancel()
+	<-leaves
+	awaitBehind(t, s, held, owner)
+	locktest.Released(t, s, held)
+	within(t, "the wait", func() {
+		if got := <-next; got.error != nil || got.Fence <= held.Fence {
+			t.Errorf("%+v after %+v", got, held)
+		}
+	})
+}
+
+// ZooKeeper refuses a release, until an operator allows it. It is repeated.
+func TestRelease_ThatIsRefusedIsRepeated(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	s, operator := g.must(t, 2*minTTL), g.must(t, time.Minute)
+	held := locktest.Taken(t, s, "k")
+	next := acquireInBackground(t.Context(), s, "k")
+	awaitQueue(t, s, "k", 2)
+	awaitBehind(t, s, held, "")
+	allow := func(permissions int32) {
+		if _, err := operator.conn.SetACL(s.queueOf("k"), zk.WorldACL(permissions), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow(zk.PermRead | zk.PermAdmin)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Release(ctx, held); !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want ErrOutcomeUnknown", err)
+	}
+	allow(zk.PermAll)
 	if got := <-next; got.error != nil || got.Fence <= held.Fence {
 		t.Errorf("%+v after %+v", got, held)
 	}

@@ -96,7 +96,7 @@ func TestAcquire_WaiterWithoutANodeWaitsAgain(t *testing.T) {
 	}
 }
 
-// The queue may be shared with other recipes: all that counts is the number at the end of a name.
+// All that counts is the number at the end of a name: names begin with random owners.
 func TestSequence_IsTheNumberAtTheEndOfTheName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]int64{

@@ -43,19 +43,19 @@ func awaitQueue(t *testing.T, s *Store, key string, n int) {
 	locktest.Eventually(t, "the queue has the expected length", func() bool { return len(queueIn(t, s, key)) == n })
 }
 
-// awaitWatch waits until a request of the Store watches the node before its own. A node in the queue is
+// awaitWatch waits until a request of the Store waits for the node before its own. A node in the queue is
 // not enough: the request may not have its answer yet.
 func awaitWatch(t *testing.T, s *Store) {
 	t.Helper()
-	locktest.Eventually(t, "the request watches the node before its own", func() bool {
+	locktest.Eventually(t, "the request waits for the node before its own", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, w := range s.watches {
-			if !w.own || w.next != nil {
+		for _, n := range s.nodes {
+			if n.behind != nil {
 				return true
 			}
 		}
-		return false
+		return len(s.watches) > 0
 	})
 }
 

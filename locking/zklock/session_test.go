@@ -95,11 +95,7 @@ func TestSession_EndForgetsTheNodes(t *testing.T) {
 	store := shared(t).must(t, time.Minute)
 	locktest.Taken(t, store, "k")
 	store.identify(0, 0) // as a handshake does that reports the end
-	store.mu.Lock()
-	defer store.mu.Unlock()
-	if len(store.leases) > 0 || len(store.watches) > 0 {
-		t.Errorf("%d leases and %d nodes are known", len(store.leases), len(store.watches))
-	}
+	awaitNodes(t, store, 0)
 }
 
 // The member that serves the session stops answering, and its connection stays open. The session

@@ -11,48 +11,47 @@ import (
 
 // await waits until a node is deleted, or released.
 func (n *node) await(ctx context.Context, before string) error {
-	w := n.watch(before)
+	s := n.store
+	s.mu.Lock()
+	var over chan struct{}
+	var w *watch
+	own := s.nodes[before]
+	if own != nil {
+		own.behind, over = n, own.gone
+	} else {
+		w = n.watch(before)
+		over = w.over
+	}
+	s.mu.Unlock()
 	select {
-	case <-w.over:
-		if n.passed = w.passed == n; n.passed {
-			n.sent = w.sent
-		}
-		n.first = w.released || w.deleted && n.second
-		return w.err
+	case <-over:
 	case <-n.session.life.Done():
 		return errAgain
 	case <-ctx.Done():
 		return left(ctx)
 	}
+	if own != nil {
+		n.first = own.released
+		return nil
+	}
+	n.first = w.released || w.deleted && n.second
+	return w.err
 }
 
-// watch is a watch of a node. All attempts of a Store that wait for the node share it: the client
-// cannot remove a watch, and a waiter that leaves would leave one more each time. A node of this Store has one that is not
-// set in ZooKeeper: the Store knows when it deletes the node.
-//
-// The fields are guarded by the mutex until over is closed.
+// watch is a watch of a node of another Store. All attempts that wait for the node share it: the client
+// cannot remove a watch, and a waiter that leaves would leave one more each time.
 type watch struct {
 	over     chan struct{} // closed when the node is deleted, or written, or the watch could not be set
 	deleted  bool
-	released bool  // the node held the key: none is in front of the next one
+	released bool  // it was written: it held the key, and none is in front of the next one
 	err      error // why the watch could not be set
-
-	own    bool      // the node is one of this Store
-	held   bool      // by a lease
-	next   *node     // the node of this Store that is directly behind; it may have left
-	passed *node     // the node to which the key was passed
-	sent   time.Time // when the request for that was sent
 }
 
-// watch sets a watch, unless there is one. A node that does not exist gets none: it would stay for ever.
+// watch sets a watch, unless there is one. A node that does not exist gets none: it would stay for ever. The caller
+// holds the mutex.
 func (n *node) watch(path string) *watch {
 	s := n.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if w := s.watches[path]; w != nil {
-		if w.own {
-			w.next = n
-		}
 		return w
 	}
 	w := &watch{over: make(chan struct{})}
@@ -92,24 +91,21 @@ func (n *node) follow() {
 		n.before = s.last
 	}
 	s.last = n.path
-	s.watches[n.path] = &watch{own: true, over: make(chan struct{})}
+	n.gone = make(chan struct{})
+	s.nodes[n.path] = n
 }
 
-// behind reports whether n holds the key, and returns the waiter to which it can be passed; nil: none.
-func (n *node) behind() (held bool, next *node) {
-	n.store.mu.Lock()
-	defer n.store.mu.Unlock()
-	if w := n.store.watches[n.path]; w != nil && w.held {
-		return true, w.next
+// forget ends the wait for a node that is deleted. If it was released, it may have been passed to the next one, by a request
+// that was sent at that time.
+func (s *Store) forget(n *node, released bool, next *node, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nodes[n.path] != n { // it is not known yet, or not any more
+		return
 	}
-	return false, nil
-}
-
-// deleted ends the wait for a node of this Store. The caller holds the mutex.
-func (s *Store) deleted(path string, passed *node, sent time.Time) {
-	if w := s.watches[path]; w != nil && w.own {
-		w.deleted, w.released, w.passed, w.sent = true, w.held, passed, sent
-		delete(s.watches, path)
-		close(w.over)
+	if n.released = released; released && next != nil {
+		next.passed, next.sent = true, sent
 	}
+	delete(s.nodes, n.path)
+	close(n.gone)
 }

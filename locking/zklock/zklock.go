@@ -64,7 +64,8 @@ type Store struct {
 	opened  chan struct{}     // closed and replaced when a session is opened
 	leases  map[string]*node  // by owner
 	last    string            // the path of the node that was created last
-	watches map[string]*watch // by path
+	nodes   map[string]*node  // those of this Store, by path
+	watches map[string]*watch // of nodes of others, by path
 }
 
 // startTimeout bounds the wait of New for a session.
@@ -78,7 +79,7 @@ func New(ctx context.Context, servers []string, ttl time.Duration, o Options) (*
 	}
 	s := &Store{
 		dial: o.Dial, prefix: o.Prefix, acl: zk.WorldACL(zk.PermAll), ttl: ttl,
-		opened: make(chan struct{}), leases: map[string]*node{}, watches: map[string]*watch{},
+		opened: make(chan struct{}), leases: map[string]*node{}, nodes: map[string]*node{}, watches: map[string]*watch{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	if s.prefix == "" {
