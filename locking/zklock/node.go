@@ -237,11 +237,11 @@ func (n *node) trust() time.Duration { return min(n.session.timeout, n.store.ttl
 func (n *node) remove() error {
 	s := n.store
 	s.mu.Lock()
-	held, next := n.lease.Owner != "", n.behind
-	s.mu.Unlock()
-	if !held {
-		next = nil
+	held, next := n.lease.Owner != "", (*node)(nil)
+	if held {
+		next = n.behind
 	}
+	s.mu.Unlock()
 	sent, deleted, unanswered := time.Time{}, false, false
 	err := s.persist(context.Background(), s.life, func() error {
 		if n.path == "" {
