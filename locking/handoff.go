@@ -81,7 +81,7 @@ func (h *Handoff[S]) Wanted(key string) bool {
 	return h.next(key) != nil
 }
 
-// Pass gives session, which has key, to the first waiter. The caller has made sure that it still has the key. False: nobody waits for it
+// Pass gives session, which has key, to the first waiter. The caller has made sure that it still has the key. False: no request waits for it
 // here, or the turn of this process is over, and the session stays with the caller.
 func (h *Handoff[S]) Pass(key string, session S) bool {
 	h.mu.Lock()

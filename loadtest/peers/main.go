@@ -130,6 +130,11 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 	if s.free {
 		return nil
 	}
+	return s.contestRows(ctx, table, us, them, requests)
+}
+
+// contestRows measures how a rival and we hand one key on.
+func (s settings) contestRows(ctx context.Context, table io.Writer, us, them rival, requests requestCounter) error {
 	both, end, err := s.open(ctx, us, them, s.waiters)
 	if err != nil {
 		return err
@@ -160,7 +165,7 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 		{"2 processes, one key", processes(2)},
 		{"4 processes, one key", processes(4)},
 	}
-	row = bench.Row{Case: bench.OneKey, Strategy: us.name, Baseline: them.name}
+	row := bench.Row{Case: bench.OneKey, Strategy: us.name, Baseline: them.name}
 	if row.JudgePeer(); len(row.Targets) == 0 {
 		contests = contests[:1]
 	}

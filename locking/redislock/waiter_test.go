@@ -172,7 +172,7 @@ func TestWaiter_WakesProcessesInOrder(t *testing.T) {
 	})
 }
 
-// A process that was killed, and one that has given up, delay nobody.
+// A process that was killed, and one that has given up, delay no other.
 func TestWaiter_PassesOverProcessesThatDoNotWait(t *testing.T) {
 	t.Parallel()
 	prefix := newPrefix(t, redisURL(t))

@@ -134,7 +134,7 @@ func TestTryAcquire_CtxThatEndsLeavesNoNode(t *testing.T) {
 }
 
 // A waiter that leaves does not free the one behind it, which may be in the same Store.
-func TestAcquire_WaiterThatLeavesFreesNobody(t *testing.T) {
+func TestAcquire_WaiterThatLeavesFreesNoOther(t *testing.T) {
 	t.Parallel()
 	for name, stores := range map[string]int{"of three Stores": 3, "of one Store": 1} {
 		t.Run(name, func(t *testing.T) {
