@@ -37,7 +37,8 @@
 // some tens of turns of processes: then the fewest and the most differ by chance.
 //
 // The targets: a free key of Redis takes at most 1.15 times as long as with raw commands; one of etcd and of
-// PostgreSQL as long as with the best peer of its kind, which is met if the interval begins at 1 or below; and the hand-offs
+// PostgreSQL as long as with the best peer of its kind, which is met if the interval begins at 1 or below, so that
+// a difference smaller than the interval is not seen; and the hand-offs
 // of one key are as many as those of each peer of its kind, with a fairness of at least 0.5. Each row says which it has
 // met. loadtest/bench/peers.go names the peers of each kind. The Store of redislock, which polls, has targets for a free
 // key alone: for keys for which many wait its documentation recommends Waiter, or the fair lock.

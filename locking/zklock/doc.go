@@ -38,9 +38,10 @@
 //	     │  └── ctx ended ──────┘                                     │
 //	     └───── Release, Until is past, session expired ──────────────┘
 //
-// A waiter watches the node before its own, if that is a node of another Store. A waiter that leaves wakes the one
-// behind it, which lists the queue again and waits for the next node in front. TryAcquire lists the queue first, and creates a node only if it is empty. Acquire needs no list
-// if its node is the only one, or if the same Store has created the node directly before.
+// A waiter watches the node before its own, if that is a node of another Store. A waiter that
+// leaves wakes the one behind it, which lists the queue again and waits for the next node in
+// front. TryAcquire lists the queue first, and creates a node only if it is empty. Acquire needs
+// no list if its node is the only one, or if the same Store has created the node directly before.
 //
 // # The next holder
 //

@@ -31,7 +31,7 @@ type node struct {
 	before  string // the path of the node directly before; empty: not known
 	alone   bool   // no other was in the queue when it was created
 	second  bool   // only the node directly before was in front
-	first   bool   // none is in front, since that one was deleted
+	first   bool   // none is in front, since that one was released, or was the only one
 	passed  bool   // the transaction that deleted that one has checked that this one exists
 
 	// Guarded by the Store's mutex, once other goroutines know the node:
