@@ -35,8 +35,8 @@ func NewResolver(ttl, requestTimeout time.Duration) *Resolver {
 
 // Acquire calls send until the server has answered, for at most half the TTL. send sends
 // a request to acquire, with the same owner each time, and returns ErrOutcomeUnknown if
-// there was no answer. If no answer comes, or ctx ends first, Abandon removes what the
-// requests may have taken.
+// there was no answer. If no answer comes, or ctx ends first, what the requests may have taken is removed, as by Abandon,
+// and once more after requestTimeout: a busy server may execute a removal before a request that was sent earlier, on another connection.
 func (r *Resolver) Acquire(ctx context.Context, send func() error, remove func(context.Context) error) error {
 	deadline := time.Now().Add(r.ttl / 2)
 	for unknown, pause := false, time.Millisecond; ; pause = min(2*pause, r.requestTimeout) {
@@ -47,7 +47,9 @@ func (r *Resolver) Acquire(ctx context.Context, send func() error, remove func(c
 		}
 		last := errors.Is(err, ErrBusy) || time.Now().Add(pause).After(deadline)
 		if last || !sleep(ctx, pause) {
-			r.Abandon(remove)
+			r.abandon(remove, func() {
+				time.AfterFunc(r.requestTimeout, func() { r.Abandon(remove) })
+			})
 			if errors.Is(err, ErrBusy) {
 				return err
 			}
@@ -59,7 +61,10 @@ func (r *Resolver) Acquire(ctx context.Context, send func() error, remove func(c
 // Abandon calls remove in the background until it returns nil, for at most one TTL:
 // after that nothing is left to remove. A request that arrives after remove takes the
 // lock for one TTL at most.
-func (r *Resolver) Abandon(remove func(context.Context) error) {
+func (r *Resolver) Abandon(remove func(context.Context) error) { r.abandon(remove, func() {}) }
+
+// abandon calls removed if remove has returned nil.
+func (r *Resolver) abandon(remove func(context.Context) error, removed func()) {
 	select {
 	case r.orphans <- struct{}{}:
 	default:
@@ -69,9 +74,12 @@ func (r *Resolver) Abandon(remove func(context.Context) error) {
 		defer func() { <-r.orphans }()
 		ctx, cancel := context.WithTimeout(r.life, r.ttl)
 		defer cancel()
-		for pause := time.Millisecond; remove(ctx) != nil && sleep(ctx, pause); {
-			pause = min(2*pause, r.requestTimeout)
+		for pause := time.Millisecond; remove(ctx) != nil; pause = min(2*pause, r.requestTimeout) {
+			if !sleep(ctx, pause) {
+				return
+			}
 		}
+		removed()
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,27 @@ func TestResolver_EndOfCtxIsTheReason(t *testing.T) {
 		}
 		if err := locking.NoAnswer(t.Context(), context.DeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v matches DeadlineExceeded, although ctx has not ended", err)
+		}
+	})
+}
+
+// A request may be executed after a removal that was sent later: the second removes what it has taken.
+func TestResolver_RemovesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begin := newResolver(t), time.Now()
+		var removals []time.Duration
+		ctx, cancel := context.WithCancel(t.Context())
+		err := r.Acquire(ctx, func() error { cancel(); return locking.NoAnswer(ctx, nil) }, func(context.Context) error {
+			removals = append(removals, time.Since(begin))
+			return nil
+		})
+		if !errors.Is(err, locking.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrOutcomeUnknown", err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if want := []time.Duration{0, 2 * time.Second}; !slices.Equal(removals, want) {
+			t.Errorf("removals after %v, want %v", removals, want)
 		}
 	})
 }
