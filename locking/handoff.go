@@ -26,47 +26,45 @@ type Handoff[S any] struct {
 
 // shared is a key.
 type shared[S any] struct {
-	held    bool      // a session of this process has it, as far as is known
-	granted time.Time // by the server, to that session
-	timed   bool      // the end of its turn will be noticed
-	waiters []*waiter[S]
+	held     bool      // a session of this process has it, as far as is known
+	granted  time.Time // by the server, to that session
+	timed    bool      // the end of its turn will be noticed
+	atServer bool      // a request of this process asks or waits for it at the server
+	waiters  []waiter[S]
 }
 
-type waiter[S any] struct {
-	session  chan S        // has one if it was passed on; the waiter is then no longer among the waiters
-	toServer chan struct{} // closed when it is to wait at the server
-	atServer bool          // toServer is closed, or nil: the request found the key neither held nor wanted
-}
+// waiter waits in this process. It receives a session that is passed on, or is closed: then it asks the server. With that it
+// leaves the waiters.
+type waiter[S any] chan S
 
 // Acquire waits for key until a session is passed on, or until it may request one at the server with take.
 //
 // If ctx ends first, the error matches ctx.Err(), and ErrBusy too if the request was in the queue.
-func (h *Handoff[S]) Acquire(ctx context.Context, key string, take func() (S, error)) (S, error) {
-	w, queued := h.join(key)
-	if queued {
+func (h *Handoff[S]) Acquire(ctx context.Context, key string, take func() (S, error)) (session S, err error) {
+	w := h.join(key)
+	if w != nil {
+		var passed bool
 		select {
-		case session := <-w.session:
-			return session, nil
-		case <-w.toServer:
+		case session, passed = <-w:
 		case <-ctx.Done():
 			if h.leave(key, w) {
-				var none S
-				return none, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+				return session, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 			}
-			return <-w.session, nil // it was passed on at the same time
+			session, passed = <-w
+		}
+		if passed {
+			return session, nil
 		}
 	}
-	session, err := take()
-	if err == nil {
-		h.Granted(key)
-	} else if queued && ctx.Err() != nil && !errors.Is(err, ErrBusy) {
+	session, err = take()
+	h.answered(key, err == nil)
+	if err != nil && w != nil && ctx.Err() != nil && !errors.Is(err, ErrBusy) {
 		err = fmt.Errorf("%w: %w: %w", ErrBusy, ctx.Err(), err)
 	}
-	h.leave(key, w)
 	return session, err
 }
 
-// Granted notes that the server has granted key to a session of this process. Acquire calls it.
+// Granted notes that the server has granted key to a session of this process. Acquire does so itself.
 func (h *Handoff[S]) Granted(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +76,7 @@ func (h *Handoff[S]) Granted(key string) {
 func (h *Handoff[S]) Wanted(key string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.next(key) != nil
+	return h.passable(key) != nil
 }
 
 // Pass gives session, which has key, to the first waiter. The caller has made sure that it still has the key. False: no request waits for it
@@ -86,17 +84,16 @@ func (h *Handoff[S]) Wanted(key string) bool {
 func (h *Handoff[S]) Pass(key string, session S) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := h.next(key)
-	if w == nil {
+	k := h.passable(key)
+	if k == nil {
 		return false
 	}
-	h.remove(key, 0)
-	w.session <- session
+	k.pop() <- session
 	return true
 }
 
 // Ending notes that a session of this process gives key up, or has lost it. Call it before the request that releases the
-// key, so that it does not come after Granted of the next holder.
+// key, so that it does not come after the grant to the next holder.
 func (h *Handoff[S]) Ending(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,13 +103,13 @@ func (h *Handoff[S]) Ending(key string) {
 	}
 }
 
-// next returns the waiter to whom a session can be passed. One that waits at the server cannot take it.
-func (h *Handoff[S]) next(key string) *waiter[S] {
+// passable returns the key if a session can be passed to its first waiter. It cannot while a request that came before is at the server.
+func (h *Handoff[S]) passable(key string) *shared[S] {
 	k := h.keys[key]
-	if k == nil || len(k.waiters) == 0 || k.waiters[0].atServer || time.Since(k.granted) >= h.Turn {
+	if k == nil || len(k.waiters) == 0 || k.atServer || time.Since(k.granted) >= h.Turn {
 		return nil
 	}
-	return k.waiters[0]
+	return k
 }
 
 func (h *Handoff[S]) key(key string) *shared[S] {
@@ -127,22 +124,35 @@ func (h *Handoff[S]) key(key string) *shared[S] {
 	return k
 }
 
-// join adds a waiter. queued: it does not go to the server at once.
-func (h *Handoff[S]) join(key string) (_ *waiter[S], queued bool) {
+// join adds a waiter. nil: the key is neither held nor wanted, and the request goes to the server at once.
+func (h *Handoff[S]) join(key string) waiter[S] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.key(key)
-	w := &waiter[S]{atServer: !k.held && len(k.waiters) == 0}
-	k.waiters = append(k.waiters, w)
-	if !w.atServer {
-		w.session, w.toServer = make(chan S, 1), make(chan struct{})
-		h.settle(key, k)
+	if !k.held && !k.atServer {
+		k.atServer = true
+		return nil
 	}
-	return w, !w.atServer
+	w := make(waiter[S], 1)
+	k.waiters = append(k.waiters, w)
+	h.settle(key, k)
+	return w
 }
 
-// leave removes w. False: a session was passed to it.
-func (h *Handoff[S]) leave(key string, w *waiter[S]) bool {
+// answered notes the answer of the server to the request that was there.
+func (h *Handoff[S]) answered(key string, granted bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := h.keys[key]
+	k.atServer = false
+	if granted {
+		k.held, k.granted = true, time.Now()
+	}
+	h.settle(key, k)
+}
+
+// leave removes w. False: it is no longer a waiter.
+func (h *Handoff[S]) leave(key string, w waiter[S]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.keys[key]
@@ -151,32 +161,33 @@ func (h *Handoff[S]) leave(key string, w *waiter[S]) bool {
 	}
 	i := slices.Index(k.waiters, w)
 	if i >= 0 {
-		h.remove(key, i)
+		k.waiters = slices.Delete(k.waiters, i, i+1)
+		h.settle(key, k)
 	}
 	return i >= 0
 }
 
-func (h *Handoff[S]) remove(key string, i int) {
-	k := h.keys[key]
-	k.waiters = slices.Delete(k.waiters, i, i+1)
-	h.settle(key, k)
+// pop removes the first waiter.
+func (k *shared[S]) pop() waiter[S] {
+	w := k.waiters[0]
+	k.waiters = slices.Delete(k.waiters, 0, 1)
+	return w
 }
 
 // settle sends the first waiter to the server if no session can be passed to it, and forgets a key that is neither held
 // nor wanted.
 func (h *Handoff[S]) settle(key string, k *shared[S]) {
 	if len(k.waiters) == 0 {
-		if !k.held {
+		if !k.held && !k.atServer {
 			delete(h.keys, key)
 		}
 		return
 	}
 	switch turn := time.Since(k.granted); {
+	case k.atServer:
 	case !k.held || turn >= h.Turn:
-		if w := k.waiters[0]; !w.atServer {
-			w.atServer = true
-			close(w.toServer)
-		}
+		k.atServer = true
+		close(k.pop())
 	case !k.timed:
 		k.timed = true
 		time.AfterFunc(h.Turn-turn, func() {

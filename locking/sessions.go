@@ -60,15 +60,19 @@ func NewSessions[S Session](turn time.Duration, closed error, take func(ctx cont
 	return s
 }
 
+// UntilClose returns a ctx that ends with Close too: for a request that waits at the server. The others need none.
+func (s *Sessions[S]) UntilClose(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // Acquire takes the one key, or with wait waits for it, in this process in the order of arrival.
 func (s *Sessions[S]) Acquire(ctx context.Context, keys []string, wait bool) (_ Lease, err error) {
 	key, err := OneKey(keys)
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return Lease{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
 	defer func() {
 		if err != nil && s.life.Err() != nil {
 			err = s.closed
@@ -76,8 +80,8 @@ func (s *Sessions[S]) Acquire(ctx context.Context, keys []string, wait bool) (_ 
 	}()
 	var session S
 	if wait {
-		session, err = s.Handoff.Acquire(ctx, key, func() (S, error) { return s.take(ctx, key, wait) })
-	} else if session, err = s.take(ctx, key, wait); err == nil {
+		session, err = s.Handoff.Acquire(ctx, key, func() (S, error) { return s.request(ctx, key, wait) })
+	} else if session, err = s.request(ctx, key, wait); err == nil {
 		s.Handoff.Granted(key)
 	}
 	if err != nil {
@@ -89,6 +93,13 @@ func (s *Sessions[S]) Acquire(ctx context.Context, keys []string, wait bool) (_ 
 		return Lease{}, s.closed
 	}
 	return l, nil
+}
+
+func (s *Sessions[S]) request(ctx context.Context, key string, wait bool) (session S, err error) {
+	if s.life.Err() != nil {
+		return session, s.closed
+	}
+	return s.take(ctx, key, wait)
 }
 
 // Renew is Renew of the lease's session. A session that is lost is ended.
@@ -135,7 +146,7 @@ func (s *Sessions[S]) Close() {
 	s.held = nil
 	s.mu.Unlock()
 	for _, x := range all {
-		x.session.End()
+		s.lose(x.key, x.session)
 	}
 }
 

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,5 +87,51 @@ func TestSessions_ARenewalWithoutAnAnswerEndsNothing(t *testing.T) {
 	x.err = nil
 	if err := s.Release(t.Context(), l); err != nil || x.ends != 1 {
 		t.Errorf("release: %v, and the session ended %d times; want nil, once", err, x.ends)
+	}
+}
+
+// Close ends the waiters: those in this process, and one that waits at the server. None waits for the end of a turn.
+func TestSessions_CloseEndsEachWait(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var s *Sessions[*session]
+			var requests atomic.Int32
+			s = NewSessions(time.Minute, errClosed, func(ctx context.Context, _ string, wait bool) (*session, error) {
+				requests.Add(1)
+				if wait {
+					ctx, cancel := s.UntilClose(ctx)
+					defer cancel()
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return &session{}, nil
+			})
+			if held {
+				if _, err := s.Acquire(t.Context(), []string{"k"}, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const waiters = 3
+			results, start := make(chan error, waiters), time.Now()
+			for range waiters {
+				go func() {
+					_, err := s.Acquire(context.Background(), []string{"k"}, true)
+					results <- err
+				}()
+			}
+			synctest.Wait()
+			s.Close()
+			for range waiters {
+				if err := <-results; err != errClosed || time.Since(start) != 0 {
+					t.Errorf("held here: %t; got %v after %v, want %v at once", held, err, time.Since(start), errClosed)
+				}
+			}
+			if _, err := s.Acquire(t.Context(), []string{"k"}, false); err != errClosed {
+				t.Errorf("after Close: got %v, want %v", err, errClosed)
+			}
+			if n := requests.Load(); n != 1 {
+				t.Errorf("held here: %t; %d requests to the server, want 1 before Close", held, n)
+			}
+		})
 	}
 }

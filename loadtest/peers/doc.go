@@ -26,8 +26,8 @@
 //
 // The machine is noisy, so nothing is compared over time. Ours and a peer run in turns, in pairs, and the order in
 // the pair alternates. For a free key they take turns key by key, and a pair compares the medians of some hundred turns.
-// Each pair opens its own connections: one that is kept has one process of PostgreSQL, whose core may change the time
-// by more than two locks differ, in all pairs alike.
+// Each pair has new connections, and two locks of PostgreSQL share theirs: the process of a connection stays on a
+// core, which may change its time by more than two locks differ.
 //
 // The figure is the median of the ratios of the pairs. The interval leaves out the smallest
 // and the largest of ten: the true median is inside with a probability of 97.9 % (of 10 pairs, by the binomial

@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	bsm "github.com/bsm/redislock"
@@ -287,12 +288,39 @@ func openConcurrency(context.Context) (locker, error) {
 	}, func() { _ = session.Close(); _ = client.Close() }}, nil
 }
 
-func pool(ctx context.Context) (*pgxpool.Pool, error) {
+// shared is the pool of the open locks of PostgreSQL. Two that are compared have the same connections: the process of a
+// connection stays on a core, which may change its time by more than two locks differ.
+var shared struct {
+	sync.Mutex
+	pool  *pgxpool.Pool
+	users int
+}
+
+// pool returns the shared pool. The last end closes it.
+func pool(ctx context.Context) (_ *pgxpool.Pool, end func(), err error) {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.users == 0 {
+		if shared.pool, err = newPool(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	shared.users++
+	return shared.pool, func() {
+		shared.Lock()
+		defer shared.Unlock()
+		if shared.users--; shared.users == 0 {
+			shared.pool.Close()
+		}
+	}, nil
+}
+
+func newPool(ctx context.Context) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(os.Getenv("SHOP_POSTGRES_URL"))
 	if err != nil {
 		return nil, err
 	}
-	c.MaxConns = 66 // each of 64 waiters of a session lock has a connection
+	c.MaxConns = 66 // each of 64 waiters of a session lock has a connection, and LISTEN has one
 	// A waiter that leaves cancels its statement. By default pgx closes the connection, and all have to connect again. A
 	// statement that ends soon is not cancelled: a cancel request that comes late would end the next statement.
 	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
@@ -306,16 +334,16 @@ func pool(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 func openSessions(ctx context.Context) (locker, error) {
-	p, err := pool(ctx)
+	p, end, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := pglock.NewSessions(p, "peers")
-	return store(s, func() { s.Close(); p.Close() }), nil
+	return store(s, func() { s.Close(); end() }), nil
 }
 
 func openAdvisory(ctx context.Context) (locker, error) {
-	p, err := pool(ctx)
+	p, end, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -333,11 +361,11 @@ func openAdvisory(ctx context.Context) (locker, error) {
 			_, err := conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, pglock.Hash("raw:"+key))
 			return err
 		}, nil
-	}, p.Close}, nil
+	}, end}, nil
 }
 
 func openTable(ctx context.Context) (locker, error) {
-	p, err := pool(ctx)
+	p, end, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -345,13 +373,13 @@ func openTable(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store(s, func() { s.Close(); p.Close() }), nil
+	return store(s, func() { s.Close(); end() }), nil
 }
 
 // openPolledTable is a lock table as it is usually written: one upsert to take, one update to release, and a
 // wait between two attempts.
 func openPolledTable(ctx context.Context) (locker, error) {
-	p, err := pool(ctx)
+	p, end, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -375,7 +403,7 @@ func openPolledTable(ctx context.Context) (locker, error) {
 				return nil, err
 			}
 		}
-	}, p.Close}, nil
+	}, end}, nil
 }
 
 // pause waits for d, with a jitter of half of it.

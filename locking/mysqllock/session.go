@@ -113,7 +113,8 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	return s.sessions.Release(ctx, l)
 }
 
-// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
+// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed. One that waits for a
+// connection gets it at once, or, if others use the pool, as soon as it has one.
 func (s *SessionStore) Close() { s.sessions.Close() }
 
 // Name returns the name under which GET_LOCK locks a key: SHA-256 in hexadecimal, 64 characters, the
@@ -138,6 +139,8 @@ func (x *session) get(ctx context.Context, wait time.Duration) (free bool, err e
 // wait waits until the session has the lock, or for a day. The end of ctx closes the connection, which
 // the server notices within a second.
 func (x *session) wait(ctx context.Context) (free bool, err error) {
+	ctx, cancel := x.store.sessions.UntilClose(ctx)
+	defer cancel()
 	free, err = x.get(ctx, 24*time.Hour)
 	if err != nil && ctx.Err() != nil {
 		return false, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())

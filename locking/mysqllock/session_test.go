@@ -100,6 +100,19 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	}
 }
 
+// A waiter for a connection has one when the leases have ended.
+func TestSession_CloseEndsAWaiterForAConnection(t *testing.T) {
+	t.Parallel()
+	store, db := newSessions(t, 1)
+	locktest.Taken(t, store, "k")
+	granted := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(context.Background(), "another") })
+	locktest.Eventually(t, "it waits", func() bool { return db.Stats().WaitCount == 1 })
+	store.Close()
+	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+}
+
 // The waiters of a process share its sessions: they leave connections of the pool for Renew.
 func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 	t.Parallel()
@@ -200,11 +213,11 @@ func TestSession_LeavesNothingOnItsConnection(t *testing.T) {
 // that looks only for an error has no lock.
 func TestSession_NullIsAnError(t *testing.T) {
 	t.Parallel()
-	_, db := newSessions(t, 4)
+	store, db := newSessions(t, 4)
 	on := func(lock string) *session {
 		conn, err := db.Conn(t.Context())
 		must(t, err)
-		x := &session{conn: conn, lock: lock, mark: rand.Text()}
+		x := &session{store: store, conn: conn, lock: lock, mark: rand.Text()}
 		t.Cleanup(func() { x.end(false) })
 		return x
 	}

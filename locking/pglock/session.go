@@ -2,10 +2,12 @@ package pglock
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -27,7 +29,7 @@ type SessionStore struct {
 const answerTimeout = time.Second
 
 // sessionTurn is how long the requests of a process pass a session to each other: some tens of grants.
-// Each turn costs two requests more.
+// Each turn costs three requests more.
 const sessionTurn = 5 * time.Millisecond
 
 // NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one
@@ -37,8 +39,9 @@ const sessionTurn = 5 * time.Millisecond
 // Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a
 // pool of its own that is large enough. The pool must not connect through a pooler in
 // transaction mode, where a lock and its release would be in different sessions. Its statement_timeout
-// and lock_timeout must be 0: they would end a wait, and with it the place in the queue. The caller
-// closes the pool, after the Store.
+// and lock_timeout must be 0: they would end a wait, and with it the place in the queue. Its hooks must leave the
+// prepared statements alone. The requests of a free key have no spans of its QueryTracer, but events of a
+// locking.Observer. The caller closes the pool, after the Store.
 func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
 	s := &SessionStore{pool: pool, space: space}
 	s.sessions = locking.NewSessions(sessionTurn, ErrClosed, s.take)
@@ -69,23 +72,25 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 	if err != nil {
 		return nil, noConnection(ctx, err)
 	}
-	x := &session{store: s, conn: conn, lock: Hash(s.space + key)}
-	err = x.identify(ctx)
-	free := wait
-	switch {
-	case err != nil:
-	case wait:
-		err = x.wait(ctx)
-	default:
-		free, err = x.try(ctx)
+	lock := Hash(s.space + key)
+	x := &session{store: s, conn: conn, lock: lock, argument: [][]byte{binary.BigEndian.AppendUint64(nil, uint64(lock))}}
+	var free bool
+	if err = x.identify(ctx); err == nil {
+		free, err = x.call(ctx, x.try)
 	}
 	switch {
 	case err != nil:
-		x.abandon()
+		x.end(false)
 		return nil, err
-	case !free:
+	case free:
+		return x, nil
+	case !wait:
 		x.end(true)
 		return nil, locking.ErrBusy
+	}
+	if err = x.wait(ctx); err != nil {
+		x.abandon()
+		return nil, err
 	}
 	return x, nil
 }
@@ -116,46 +121,78 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	return s.sessions.Release(ctx, l)
 }
 
-// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
+// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed. One that waits for a
+// connection gets it at once, or, if others use the pool, as soon as it has one.
 func (s *SessionStore) Close() { s.sessions.Close() }
 
 // session is a database session with one lock.
 type session struct {
-	store *SessionStore
-	conn  *pgxpool.Conn
-	lock  int64
-	identity
+	store    *SessionStore
+	conn     *pgxpool.Conn
+	lock     int64
+	argument [][]byte // lock, in binary
+	*backend
 }
 
-// identity is the server's process of a connection.
-type identity struct {
-	pid   int32
-	start time.Time // pids are reused
+// backend is the server's process of a connection, with the statements of a free key.
+type backend struct {
+	pid         int32
+	start       time.Time // pids are reused
+	try, unlock *pgconn.StatementDescription
 }
 
 // identify asks the server once for each connection: the answer takes as long as several locks.
-func (x *session) identify(ctx context.Context) error {
+func (x *session) identify(ctx context.Context) (err error) {
 	const name = "pglock"
 	known := x.conn.Conn().PgConn().CustomData()
-	if is, asked := known[name].(identity); asked {
-		x.identity = is
+	if is, asked := known[name].(*backend); asked {
+		x.backend = is
 		return nil
 	}
-	defer limit(x.conn)()
-	err := x.conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`).Scan(&x.pid, &x.start)
+	x.backend = &backend{}
+	limit(x.conn, answerTimeout)
+	err = x.conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`).Scan(&x.pid, &x.start)
 	if err == nil {
-		known[name] = x.identity
+		x.try, err = x.prepare(ctx, `SELECT 1 WHERE NOT pg_try_advisory_lock($1)`)
+	}
+	if err == nil {
+		x.unlock, err = x.prepare(ctx, `SELECT 1 WHERE NOT pg_advisory_unlock($1)`)
+	}
+	if err == nil {
+		known[name] = x.backend
 	}
 	return classify(ctx, err)
 }
 
-func (x *session) try(ctx context.Context) (free bool, err error) {
-	return ask(ctx, x.conn, `SELECT WHERE pg_try_advisory_lock($1)`, x.lock)
+// prepare prepares a statement for call, unless the pool is set to prepare none.
+func (x *session) prepare(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
+	conn := x.conn.Conn()
+	if conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+		return &pgconn.StatementDescription{SQL: sql}, nil
+	}
+	return conn.Prepare(ctx, sql, sql)
 }
+
+// call sends a statement with the lock as its argument, and reports whether it is done: then its answer has no row,
+// which pgx would copy. A prepared one goes past pgx.Conn, which takes longer for it than the server for an uncontended lock.
+func (x *session) call(ctx context.Context, statement *pgconn.StatementDescription) (done bool, err error) {
+	if statement.Name == "" {
+		row, err := ask(ctx, x.conn, statement.SQL, x.lock)
+		return err == nil && !row, err
+	}
+	limit(x.conn, answerTimeout)
+	answer, err := x.conn.Conn().PgConn().ExecStatement(ctx, statement, x.argument, inBinary, inBinary).Close()
+	return err == nil && answer.RowsAffected() == 0, classify(ctx, err)
+}
+
+var inBinary = []int16{pgx.BinaryFormatCode}
 
 // wait waits until the session has the lock. The end of ctx cancels the statement at the server. It
 // closes the connection too, unless the pool has a CancelRequestContextWatcherHandler.
 func (x *session) wait(ctx context.Context) error {
+	ctx, cancel := x.store.sessions.UntilClose(ctx)
+	defer cancel()
+	limit(x.conn, 0)
 	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, x.lock)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
@@ -169,7 +206,7 @@ func (x *session) Renew(ctx context.Context) error {
 	if err != nil {
 		return noConnection(ctx, err)
 	}
-	defer conn.Release()
+	defer giveBack(conn)
 	held, err := ask(ctx, conn, `
 		SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
 		WHERE backend_start = $2 AND granted
@@ -188,7 +225,7 @@ func (x *session) Check(ctx context.Context) error {
 
 // Unlock is Unlock of a locking.Session.
 func (x *session) Unlock(ctx context.Context) error {
-	unlocked, err := ask(ctx, x.conn, `SELECT WHERE pg_advisory_unlock($1)`, x.lock)
+	unlocked, err := x.call(ctx, x.unlock)
 	x.end(unlocked)
 	if err == nil && !unlocked {
 		return locking.ErrLost
@@ -201,8 +238,7 @@ func (x *session) End() { x.end(false) }
 
 // ended returns locking.ErrLost for the answer of the session's own connection that the server has ended it.
 func ended(err error) error {
-	var answer *pgconn.PgError
-	if errors.As(err, &answer) && answer.SeverityUnlocalized == "FATAL" {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok && answer.SeverityUnlocalized == "FATAL" {
 		return locking.ErrLost
 	}
 	return err
@@ -224,20 +260,28 @@ func (x *session) end(clean bool) {
 		defer cancel()
 		_ = x.conn.Conn().Close(ctx)
 	}
-	x.conn.Release()
+	giveBack(x.conn)
 }
 
 // ask sends a statement, and reports whether the answer has a row.
 func ask(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) (yes bool, err error) {
-	defer limit(conn)()
+	limit(conn, answerTimeout)
 	answer, err := conn.Exec(ctx, sql, args...)
 	return err == nil && answer.RowsAffected() > 0, classify(ctx, err)
 }
 
-// limit makes a connection wait for answers for answerTimeout at most, until lift is called. Such a deadline is
+// limit makes a connection wait for answers for d at most, until the next call; 0 is no limit. Such a deadline is
 // cheaper than a context with one. A statement is short: sending it does not wait.
-func limit(conn *pgxpool.Conn) (lift func()) {
-	socket := conn.Conn().PgConn().Conn()
-	_ = socket.SetReadDeadline(time.Now().Add(answerTimeout)) // a connection that is closed says so to the statement
-	return func() { _ = socket.SetReadDeadline(time.Time{}) }
+func limit(conn *pgxpool.Conn, d time.Duration) {
+	var deadline time.Time
+	if d > 0 {
+		deadline = time.Now().Add(d)
+	}
+	_ = conn.Conn().PgConn().Conn().SetReadDeadline(deadline) // a connection that is closed says so to the statement
+}
+
+// giveBack returns a connection to the pool.
+func giveBack(conn *pgxpool.Conn) {
+	limit(conn, 0)
+	conn.Release()
 }

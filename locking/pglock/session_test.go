@@ -169,6 +169,34 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	}
 }
 
+// A hook of the pool may discard what is prepared on a connection: it is closed, and the next is as new.
+func TestSession_DiscardedStatementsCostOneRequest(t *testing.T) {
+	t.Parallel()
+	store, pool := newSessions(t)
+	locktest.Released(t, store, locktest.Taken(t, store, "k"))
+	exec(t, pool, `DEALLOCATE ALL`)
+	if _, err := store.Acquire(t.Context(), "k"); err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want an error of the server", err)
+	}
+	locktest.Released(t, store, locktest.Taken(t, store, "k"))
+}
+
+// A pool that prepares nothing, as one behind an old pooler in session mode, has the same lock.
+func TestSession_NeedsNoPreparedStatements(t *testing.T) {
+	t.Parallel()
+	store, pool := newSessions(t)
+	plain := NewSessions(connect(t, pool.Config().ConnString()+"&default_query_exec_mode=exec", 2), store.space)
+	t.Cleanup(plain.Close)
+	lease := locktest.Taken(t, plain, "k")
+	_, err := store.TryAcquire(t.Context(), "k")
+	locktest.WantBusy(t, err)
+	locktest.Released(t, plain, lease)
+	lease = locktest.Taken(t, store, "k")
+	_, err = plain.TryAcquire(t.Context(), "k")
+	locktest.WantBusy(t, err)
+	locktest.Released(t, store, lease)
+}
+
 // The waiters of a process share its sessions: they leave connections of the pool for Renew.
 func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 	t.Parallel()
