@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	mathrand "math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"sync"
@@ -325,6 +326,11 @@ func newPool(ctx context.Context) (*pgxpool.Pool, error) {
 	// statement that ends soon is not cancelled: a cancel request that comes late would end the next statement.
 	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: retryEvery, DeadlineDelay: time.Second}
+	}
+	dial := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return counted{conn}, err
 	}
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
