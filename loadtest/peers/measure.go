@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,7 +100,7 @@ func contend(ctx context.Context, l locker, key string, n int, counter *counter,
 				}
 				if err != nil {
 					// A dial may end at the deadline of ctx before ctx does.
-					if held && !closedByCtx(err) || ctx.Err() == nil && time.Now().Before(end) {
+					if held || ctx.Err() == nil && time.Now().Before(end) {
 						failed[i] = err
 					}
 					return
@@ -115,12 +113,6 @@ func contend(ctx context.Context, l locker, key string, n int, counter *counter,
 	all.Wait()
 	c.CPU, c.Late, c.Waits = cpu()-before, late.Load(), slices.Concat(waits...)
 	return c, errors.Join(failed...)
-}
-
-// closedByCtx reports the error of a release on a connection that is closed, and with it the session that had the lock. The
-// driver of MySQL closes a connection if ctx ends at the moment of the grant.
-func closedByCtx(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
 }
 
 // alone lets n goroutines of this process contend for one key.

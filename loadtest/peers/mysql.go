@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"os"
 	"testing"
@@ -124,7 +125,7 @@ func openGetLock(ctx context.Context) (locker, error) {
 		return func() error {
 			defer conn.Close()
 			_, err := conn.ExecContext(context.WithoutCancel(ctx), `DO RELEASE_LOCK(?)`, "raw:"+key)
-			return err
+			return unlessClosed(err)
 		}, nil
 	}, func() { _ = db.Close() }}, nil
 }
@@ -140,8 +141,17 @@ func openGoMySQLLock(ctx context.Context) (locker, error) {
 		if err != nil {
 			return nil, err
 		}
-		return lock.Release, nil
+		return func() error { return unlessClosed(lock.Release()) }, nil
 	}, func() { _ = db.Close() }}, nil
+}
+
+// unlessClosed takes a release on a connection that is closed for done: the session that had the lock has ended. The driver
+// closes a connection if ctx ends at the moment of the grant.
+func unlessClosed(err error) error {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
 }
 
 // openPolledMySQLTable is a lock table as it is usually written: one upsert to take, one update to release, and a wait

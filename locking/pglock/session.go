@@ -174,7 +174,7 @@ func (x *session) prepare(ctx context.Context, sql string) (*pgconn.StatementDes
 }
 
 // call sends a statement with the lock as its argument, and reports whether it is done: then its answer has no row,
-// which pgx would copy. A prepared one goes past pgx.Conn, which takes longer for it than the server for an uncontended lock.
+// which pgx would copy. A prepared one goes past pgx.Conn, which looks it up and encodes the argument each time.
 func (x *session) call(ctx context.Context, statement *pgconn.StatementDescription) (done bool, err error) {
 	if statement.Name == "" {
 		row, err := ask(ctx, x.conn, statement.SQL, x.lock)
