@@ -33,8 +33,8 @@ type shared[S any] struct {
 	waiters  []waiter[S]
 }
 
-// waiter waits in this process. It receives a session that is passed on, or is closed: then it asks the server. With that it
-// leaves the waiters.
+// waiter waits in this process. It receives a session that is passed on, or is closed: then its request goes to take. With that
+// it is no longer among the waiters.
 type waiter[S any] chan S
 
 // Acquire waits for key until a session is passed on, or until it may request one at the server with take.
@@ -161,8 +161,7 @@ func (h *Handoff[S]) leave(key string, w waiter[S]) bool {
 	}
 	i := slices.Index(k.waiters, w)
 	if i >= 0 {
-		k.waiters = slices.Delete(k.waiters, i, i+1)
-		h.settle(key, k)
+		k.waiters = slices.Delete(k.waiters, i, i+1) // the key stays: it is held, or a request is at the server
 	}
 	return i >= 0
 }

@@ -144,6 +144,43 @@ func TestHandoff_ATurnEnds(t *testing.T) {
 	})
 }
 
+// The timer that ends a turn is set again for the next.
+func TestHandoff_EachTurnEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaiters(t)
+		w.h.Granted("k")
+		for i := 1; i <= 3; i++ {
+			w.add(i)
+			w.want("during the turn", 0, nil, nil)
+			time.Sleep(w.h.Turn)
+			w.want("its end", 1, nil, nil)
+			w.h.Ending("k")
+			w.grants <- i
+			w.want("the server grants", 0, []int{i}, []int{i})
+		}
+		w.end()
+	})
+}
+
+// The waiter at the server was before the one in this process.
+func TestHandoff_PassesNothingPastAWaiterAtTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaiters(t)
+		w.add(1, 2)
+		w.want("before", 1, nil, nil)
+		w.h.Granted("k") // a TryAcquire was faster
+		if w.pass(7) {
+			t.Error("the session was passed to the second waiter")
+		}
+		w.h.Ending("k")
+		w.grants <- 8
+		w.want("the server grants", 0, []int{1}, []int{8})
+		w.pass(8)
+		w.want("a release", 0, []int{2}, []int{8})
+		w.end()
+	})
+}
+
 // A waiter that comes after the turn does not wait for its end.
 func TestHandoff_WaitsAtTheServerAtOnceAfterATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +278,8 @@ func TestHandoff_BusyIsAKeyThatWasWaitedFor(t *testing.T) {
 
 // A session that is passed to a waiter that leaves at the same moment is not lost.
 func TestHandoff_NoSessionIsLost(t *testing.T) {
-	for range 200 {
+	for i := range 200 {
+		now := i%2 == 0
 		synctest.Test(t, func(t *testing.T) {
 			h := Handoff[int]{Turn: time.Minute}
 			h.Granted("k")
@@ -252,7 +290,11 @@ func TestHandoff_NoSessionIsLost(t *testing.T) {
 				got <- session
 			}()
 			synctest.Wait()
-			go cancel()
+			if now {
+				cancel()
+			} else {
+				go cancel()
+			}
 			passed := h.Pass("k", 7)
 			if session := <-got; passed != (session == 7) {
 				t.Fatalf("passed: %t, and the waiter got session %d", passed, session)

@@ -60,7 +60,7 @@ func NewSessions[S Session](turn time.Duration, closed error, take func(ctx cont
 	return s
 }
 
-// UntilClose returns a ctx that ends with Close too: for a request that waits at the server. The others need none.
+// UntilClose returns a ctx that ends with Close too: for a request that waits, at the server or for a connection. The others need none.
 func (s *Sessions[S]) UntilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.life, cancel)

@@ -47,6 +47,32 @@ func TestSessions_CloseEndsWhatIsGrantedAfterIt(t *testing.T) {
 	})
 }
 
+// A grant that arrives after Close frees those behind it too.
+func TestSessions_CloseEndsThoseBehindALateGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan bool)
+		s := NewSessions(time.Minute, errClosed, func(context.Context, string, bool) (*session, error) {
+			<-answer
+			return &session{}, nil
+		})
+		results, start := make(chan error, 2), time.Now()
+		for range 2 {
+			go func() {
+				_, err := s.Acquire(context.Background(), []string{"k"}, true)
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		s.Close()
+		answer <- true
+		for range 2 {
+			if err := <-results; err != errClosed || time.Since(start) != 0 {
+				t.Errorf("got %v after %v, want %v at once", err, time.Since(start), errClosed)
+			}
+		}
+	})
+}
+
 // A session ends once, by the call that sees first that it is lost.
 func TestSessions_ALostSessionEndsOnce(t *testing.T) {
 	for name, lose := range map[string]func(*Sessions[*session], Lease) error{

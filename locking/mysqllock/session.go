@@ -90,11 +90,13 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
 // leases and waiters of other keys may occupy all of them.
 func (s *SessionStore) connect(ctx context.Context, wait bool) (*sql.Conn, error) {
-	if !wait {
-		limited, cancel := context.WithTimeout(ctx, answerTimeout)
-		defer cancel()
-		ctx = limited
+	var cancel context.CancelFunc
+	if wait {
+		ctx, cancel = s.sessions.UntilClose(ctx)
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
 	}
+	defer cancel()
 	return s.db.Conn(ctx)
 }
 
@@ -113,8 +115,7 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	return s.sessions.Release(ctx, l)
 }
 
-// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed. One that waits for a
-// connection gets it at once, or, if others use the pool, as soon as it has one.
+// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
 func (s *SessionStore) Close() { s.sessions.Close() }
 
 // Name returns the name under which GET_LOCK locks a key: SHA-256 in hexadecimal, 64 characters, the

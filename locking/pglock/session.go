@@ -72,15 +72,14 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 	if err != nil {
 		return nil, noConnection(ctx, err)
 	}
-	lock := Hash(s.space + key)
-	x := &session{store: s, conn: conn, lock: lock, argument: [][]byte{binary.BigEndian.AppendUint64(nil, uint64(lock))}}
+	x := &session{store: s, conn: conn, lock: Hash(s.space + key)}
 	var free bool
 	if err = x.identify(ctx); err == nil {
 		free, err = x.call(ctx, x.try)
 	}
 	switch {
 	case err != nil:
-		x.end(false)
+		x.end(pgconn.SafeToRetry(err)) // it was not sent
 		return nil, err
 	case free:
 		return x, nil
@@ -96,13 +95,17 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
-// leases and waiters of other keys may occupy all of them.
+// leases and waiters of other keys may occupy all of them. If one is idle, it does not wait: then a ctx that Close ends, which costs
+// as much as the pool, is for nothing.
 func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, error) {
-	if !wait {
-		limited, cancel := context.WithTimeout(ctx, answerTimeout)
-		defer cancel()
-		ctx = limited
+	cancel := func() {}
+	switch {
+	case !wait:
+		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
+	case s.pool.Stat().IdleConns() == 0:
+		ctx, cancel = s.sessions.UntilClose(ctx)
 	}
+	defer cancel()
 	return s.pool.Acquire(ctx)
 }
 
@@ -121,16 +124,14 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 	return s.sessions.Release(ctx, l)
 }
 
-// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed. One that waits for a
-// connection gets it at once, or, if others use the pool, as soon as it has one.
+// Close ends the sessions of all leases that are still held, and the waiters, which get ErrClosed.
 func (s *SessionStore) Close() { s.sessions.Close() }
 
 // session is a database session with one lock.
 type session struct {
-	store    *SessionStore
-	conn     *pgxpool.Conn
-	lock     int64
-	argument [][]byte // lock, in binary
+	store *SessionStore
+	conn  *pgxpool.Conn
+	lock  int64
 	*backend
 }
 
@@ -139,6 +140,7 @@ type backend struct {
 	pid         int32
 	start       time.Time // pids are reused
 	try, unlock *pgconn.StatementDescription
+	arguments   [][]byte // one, in binary
 }
 
 // identify asks the server once for each connection: the answer takes as long as several locks.
@@ -149,7 +151,7 @@ func (x *session) identify(ctx context.Context) (err error) {
 		x.backend = is
 		return nil
 	}
-	x.backend = &backend{}
+	x.backend = &backend{arguments: [][]byte{make([]byte, 8)}}
 	limit(x.conn, answerTimeout)
 	err = x.conn.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`).Scan(&x.pid, &x.start)
 	if err == nil {
@@ -173,15 +175,17 @@ func (x *session) prepare(ctx context.Context, sql string) (*pgconn.StatementDes
 	return conn.Prepare(ctx, sql, sql)
 }
 
-// call sends a statement with the lock as its argument, and reports whether it is done: then its answer has no row,
-// which pgx would copy. A prepared one goes past pgx.Conn, which looks it up and encodes the argument each time.
+// call sends a statement with the lock as its argument. It reports whether the server has done what the statement is for:
+// then the answer has no row. Rows cost a copy. A prepared statement goes past pgx.Conn, which would look it up and encode the
+// argument each time.
 func (x *session) call(ctx context.Context, statement *pgconn.StatementDescription) (done bool, err error) {
 	if statement.Name == "" {
 		row, err := ask(ctx, x.conn, statement.SQL, x.lock)
 		return err == nil && !row, err
 	}
 	limit(x.conn, answerTimeout)
-	answer, err := x.conn.Conn().PgConn().ExecStatement(ctx, statement, x.argument, inBinary, inBinary).Close()
+	binary.BigEndian.PutUint64(x.arguments[0], uint64(x.lock))
+	answer, err := x.conn.Conn().PgConn().ExecStatement(ctx, statement, x.arguments, inBinary, inBinary).Close()
 	return err == nil && answer.RowsAffected() == 0, classify(ctx, err)
 }
 
@@ -270,8 +274,8 @@ func ask(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) (yes 
 	return err == nil && answer.RowsAffected() > 0, classify(ctx, err)
 }
 
-// limit makes a connection wait for answers for d at most, until the next call; 0 is no limit. Such a deadline is
-// cheaper than a context with one. A statement is short: sending it does not wait.
+// limit makes a connection wait for answers for d at most; 0 is no limit. Each request sets its own, and giveBack removes
+// it. Such a deadline is cheaper than a context with one. A statement is short: sending it does not wait.
 func limit(conn *pgxpool.Conn, d time.Duration) {
 	var deadline time.Time
 	if d > 0 {
@@ -282,6 +286,8 @@ func limit(conn *pgxpool.Conn, d time.Duration) {
 
 // giveBack returns a connection to the pool.
 func giveBack(conn *pgxpool.Conn) {
-	limit(conn, 0)
+	if !conn.Conn().IsClosed() { // else pgx may be closing it, with a deadline of its own
+		limit(conn, 0)
+	}
 	conn.Release()
 }
