@@ -59,7 +59,7 @@
 // its session is alive, and passes it with its lock to the next waiter. After 5 ms it unlocks, and the waiter
 // that is then first waits in PostgreSQL, behind those of other processes (locking.Handoff).
 //
-// A request for a free key, and its release, cost about as much as the bare statements (bin/peers): they are prepared
+// A request for a free key, and its release, take about as long as the bare statements (bin/peers): they are prepared
 // on each connection once. A request that finds the key busy sends a second, which waits.
 //
 // # The guard
