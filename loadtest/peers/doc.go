@@ -46,7 +46,7 @@
 // A hand-off counts if it ended within the measurement. Waiters of ours leave with their ctx; those of a peer that has none
 // are granted the key after the end, which counts for the requests and the CPU time alone.
 //
-// Every lock is measured as its documentation recommends; rivals.go has the settings. MySQL is the MariaDB of mysqllock's
+// Every lock is measured as its documentation recommends; rivals.go and the file of each server have the settings. MySQL is the MariaDB of mysqllock's
 // tests, which flushes nothing to the disk, unless SHOP_MYSQL_DSN names a server.
 //
 // The folder is a module of its own, so that users of shop do not depend on the peers.

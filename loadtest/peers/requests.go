@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -50,17 +48,6 @@ func newRequestCounter(ctx context.Context, server string) (requestCounter, erro
 	default:
 		return requestCounter{func(context.Context) (float64, error) { return float64(sent.Load()), nil }, func() {}}, nil
 	}
-}
-
-// sent is the number of requests to PostgreSQL.
-var sent atomic.Int64
-
-// counted is a connection to PostgreSQL. The client writes a request at once.
-type counted struct{ net.Conn }
-
-func (c counted) Write(b []byte) (int, error) {
-	sent.Add(1)
-	return c.Conn.Write(b)
 }
 
 // redisCommands adds the calls of all commands.
