@@ -95,8 +95,8 @@ func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*sessio
 }
 
 // connect takes a connection out of the pool. A waiter waits for it as long as for the key:
-// leases and waiters of other keys may occupy all of them. If one is idle, it does not wait: then a ctx that Close ends, which costs
-// as much as the pool, is for nothing.
+// leases and waiters of other keys may occupy all of them. Close ends that wait. If a connection is idle, there is none, and
+// a ctx that Close ends too would be for nothing.
 func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, error) {
 	cancel := func() {}
 	switch {
