@@ -100,7 +100,7 @@ func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	}
 }
 
-// A waiter for a connection has one when the leases have ended.
+// Close ends a waiter that has no connection too.
 func TestSession_CloseEndsAWaiterForAConnection(t *testing.T) {
 	t.Parallel()
 	store, db := newSessions(t, 1)
