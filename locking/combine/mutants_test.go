@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"shop/locking/locktest"
 )
 
 // TestSchedules must pass on the package as it is, and fail with each of these changes to it.
 func TestSchedules_NoticeMutants(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	if out, err := exec.CommandContext(t.Context(), "nice", "go", "test", "-vet=off", "-count=1", "-v", "-run=^TestSchedules$", ".").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestSchedules ") {
 		t.Fatalf("go test: %v\n%s", err, out)
 	}

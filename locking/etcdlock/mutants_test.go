@@ -63,6 +63,7 @@ func abandons(s *Store) locking.Store {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	for name, m := range mutants() {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {

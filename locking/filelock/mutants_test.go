@@ -98,6 +98,7 @@ func renames(encode func(string) string) func(*Store) locking.Store {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	own, exclusion := "Own/ReleaseAndRenewTouchOnlyTheirOwn", []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores"}
 	grants := func(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, 0) }
@@ -135,6 +136,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	for caught, change := range map[string]func(*locktest.Promises){
 		"Expires/FreesTheKeysAfterUntil": func(p *locktest.Promises) { p.Expires, p.MinTTL = true, time.Millisecond },

@@ -45,6 +45,7 @@ func mutants() map[string]mutant {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	url := mongoURL(t)
 	for name, m := range mutants() {
@@ -57,6 +58,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store that rounds a TTL breaks the contract.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
 		b := target{url: mongoURL(t)}.open(t)
@@ -70,6 +72,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	open := target{url: mongoURL(t)}.open
 	for check, change := range map[string]func(*locktest.Promises){

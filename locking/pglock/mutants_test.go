@@ -64,6 +64,7 @@ func mutants() map[string]mutant {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	url := locktest.Env(t, "SHOP_POSTGRES_URL")
 	var tests []func(*testing.T)
@@ -83,6 +84,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	open := target{url: locktest.Env(t, "SHOP_POSTGRES_URL")}.open
 	without := func(change func(*locktest.Promises)) locktest.Promises {
@@ -97,6 +99,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 }
 
 func TestSessionContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	var tests []func(*testing.T)
 	for name, m := range map[string]struct {

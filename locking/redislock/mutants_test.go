@@ -63,6 +63,7 @@ func mutants(t testing.TB) map[string]mutant {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	url := redisURL(t)
 	locktest.Subtests(t, mutants(t), func(t *testing.T, m mutant) {
@@ -72,6 +73,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store that rounds a TTL breaks the contract.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
 		b := target{url: redisURL(t)}.open(t)
@@ -85,6 +87,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	honest := target{url: redisURL(t)}.open
 	without := func(change func(*locktest.Promises)) locktest.Promises {
@@ -110,6 +113,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 
 // With FIFO promised, a queue passes and a stack fails.
 func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	inOrder := func(pick func(int) int) locktest.Open {
 		return func(t testing.TB) locktest.Backend {

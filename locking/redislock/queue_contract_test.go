@@ -98,6 +98,7 @@ func edit(t testing.TB, q *QueueStore, change ...string) {
 
 // The suite notices wrong variants of the scripts of the queue.
 func TestContract_NoticesBrokenQueues(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	const (
 		own, fair   = "Own/ReleaseAndRenewTouchOnlyTheirOwn", "FIFO/GrantsInOrderOfArrival"

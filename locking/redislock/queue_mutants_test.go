@@ -12,6 +12,7 @@ const lateLeave = "for _, who in ipairs(late) do remove(i, who:sub(2)) end"
 
 // Each of these variants lacks the named property.
 func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	const (
 		leaves      = "held = held + 1 end\n    remove(i, owner)\n    serve(i)"

@@ -98,6 +98,7 @@ func mutants(t testing.TB) map[string]mutant {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	locktest.Subtests(t, mutants(t), func(t *testing.T, m mutant) {
 		locktest.WantFailing(t, target{m.broken}.open, promises, m.caught...)
@@ -106,6 +107,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store that rounds a TTL breaks the contract.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
 		b := target{}.open(t)
@@ -119,6 +121,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	with := func(change func(*locktest.Promises)) locktest.Promises {
 		p := promises

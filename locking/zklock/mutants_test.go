@@ -163,6 +163,7 @@ func immortal(s *Store) locking.Store {
 
 // The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	for name, m := range mutants() {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +177,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	for check, change := range map[string]func(*locktest.Promises){
 		"Expires/Not":                  func(p *locktest.Promises) { p.Expires = false },
