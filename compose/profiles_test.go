@@ -131,16 +131,20 @@ func TestCompose_ProxiesFindTheirReplicas(t *testing.T) {
 	}
 }
 
-// Lab mode listens on loopback only. A proxy in the same network namespace forwards to it, and the
-// data are its own: strategies that oversell are allowed there.
+// Lab mode listens on loopback only. It is in the network of a proxy that forwards to it, not the other way round: a lab
+// that is restarted or killed comes back to the network of its proxy. Its data are its own: strategies that oversell are
+// allowed there.
 func TestCompose_LabIsOnLoopbackWithDataOfItsOwn(t *testing.T) {
 	p := everything(t)
 	lab, proxy, shop := p.Services["lab"], p.Services["lab-proxy"], p.Services["shop1"]
 	if listen := lab.Environment["SHOP_LISTEN"]; listen == nil || *listen != "127.0.0.1:8080" {
 		t.Errorf("the lab listens on %v", listen)
 	}
-	if proxy.NetworkMode != "service:lab" || len(proxy.Ports) > 0 || len(lab.Ports) != 1 || lab.Ports[0].Target != 8081 {
-		t.Errorf("network %s, ports %v and %v", proxy.NetworkMode, proxy.Ports, lab.Ports)
+	if lab.NetworkMode != "service:lab-proxy" || len(lab.Ports) > 0 || len(proxy.Ports) != 1 || proxy.Ports[0].Target != 8081 {
+		t.Errorf("network %s, ports %v and %v", lab.NetworkMode, lab.Ports, proxy.Ports)
+	}
+	if !lab.DependsOn["lab-proxy"].Restart {
+		t.Error("a restart of lab-proxy leaves the lab in the network of the one before")
 	}
 	config := read(t, "haproxy/lab.cfg")
 	for _, line := range []string{"bind :8081", "server lab 127.0.0.1:8080"} {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -45,17 +46,19 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 		health.Status, health.Wallets = HealthDegraded, new(WalletsUnreachable)
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "not ready", "error", err)
 		health.Status, health.Postgres = HealthUnavailable, new(PostgresUnreachable)
 		return Readyz503JSONResponse(health), nil
 	}
 	return Readyz200JSONResponse(health), nil
 }
 
-// readiness keeps the last result for readyKept. Concurrent probes share one check.
+// readiness keeps the last result for a while. Concurrent probes share one check. It logs each store when it becomes
+// unreachable and when it is back, once, however many probes and requests meet that.
 type readiness struct {
 	check    func(context.Context) (Degraded, error)
+	log      *slog.Logger
 	mu       sync.Mutex
+	kept     time.Duration
 	until    time.Time
 	degraded Degraded
 	err      error
@@ -68,10 +71,26 @@ func (r *readiness) get(ctx context.Context) (Degraded, error) {
 		// All waiting probes get the result, so it is not cancelled with the first one.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWait)
 		defer cancel()
+		before, failed := r.degraded, r.err
 		r.degraded, r.err = r.check(ctx)
-		r.until = time.Now().Add(readyKept)
+		r.until = time.Now().Add(r.kept)
+		r.changed(ctx, "postgres", failed != nil, r.err != nil, "this replica is not ready")
+		r.changed(ctx, "redis", before.Locks, r.degraded.Locks, "purchases use row locks only")
+		r.changed(ctx, "etcd", before.Transfers, r.degraded.Transfers, "transfers are refused")
+		r.changed(ctx, "mongo", before.Wallets, r.degraded.Wallets, "requests for wallets are refused")
 	}
 	return r.degraded, r.err
+}
+
+func (r *readiness) changed(ctx context.Context, store string, was, is bool, effect string) {
+	switch {
+	case is && !was && store == "postgres":
+		r.log.WarnContext(ctx, "store unreachable", "store", store, "effect", effect, "error", r.err)
+	case is && !was:
+		r.log.WarnContext(ctx, "store unreachable", "store", store, "effect", effect)
+	case was && !is:
+		r.log.InfoContext(ctx, "store reachable again", "store", store)
+	}
 }
 
 // Ping runs a query that needs the shop's tables and a primary, which an open port or

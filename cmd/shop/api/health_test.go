@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,5 +86,43 @@ func TestReady_ProbesAtTheSameMomentShareOneCheck(t *testing.T) {
 	wg.Wait()
 	if asked > 5 { // more than one only if the machine stalled for longer than a result is kept
 		t.Errorf("asked %d times", asked)
+	}
+}
+
+// An operator who reads the log must see which store went and when it came back, without a line for each probe.
+func TestReady_LogsAStoreOnceWhenItGoesAndOnceWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	var degraded api.Degraded
+	var gone error
+	s := open(t, func(c *api.Config, _ *inventory.Config) {
+		c.Ready = func(context.Context) (api.Degraded, error) { return degraded, gone }
+	})
+	s.server.CheckEachProbe()
+	probes := func() {
+		for range 3 {
+			s.do("GET", "/readyz", "")
+		}
+	}
+	probes()
+	degraded, gone = api.Degraded{Locks: true, Transfers: true, Wallets: true}, errors.New("connection refused")
+	probes()
+	degraded, gone = api.Degraded{}, nil
+	probes()
+	var told []string
+	for line := range strings.Lines(s.log.String()) {
+		var entry struct{ Msg, Store, Error string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err, line)
+		}
+		if entry.Store != "" {
+			told = append(told, strings.TrimSpace(entry.Msg+": "+entry.Store+" "+entry.Error))
+		}
+	}
+	want := []string{
+		"store unreachable: postgres connection refused", "store unreachable: redis", "store unreachable: etcd", "store unreachable: mongo",
+		"store reachable again: postgres", "store reachable again: redis", "store reachable again: etcd", "store reachable again: mongo",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("logged %q, want %q", told, want)
 	}
 }

@@ -144,7 +144,7 @@ func New(cfg Config) (*Server, error) {
 		keyring: newKeyring(cfg.Pool, cfg.Limits.Failures), room: make(chan struct{}, cfg.Limits.InFlight),
 		keys: keys, stored: &storedKeys{log: cfg.Log, max: cfg.Limits.Keys, every: cfg.Limits.Count, last: map[keysOf]keyCount{}},
 		reading:   reading{conns: map[*http.ResponseController]struct{}{}},
-		readiness: readiness{check: cfg.Ready},
+		readiness: readiness{check: cfg.Ready, log: cfg.Log, kept: readyKept},
 	}
 	// Echo's default handler asserts the error's type, which turns a wrapped 404 into a 500.
 	s.echo.HTTPErrorHandler = s.answer
