@@ -93,3 +93,42 @@ func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 	}
 	s.mustHold()
 }
+
+// A purchase that waits for its row must not hold its key: a request with the same key that has the row would wait for
+// the key, and the two would deadlock.
+func TestLocks_TheRowComesBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range append(safe(), "naive", "redis-only", "cancel") {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: "row"})
+			sku := "before the key " + strategy // unique among tests: all schemas share advisory locks
+			s.stock(sku, 5)
+			owner := newRequest()
+			id := s.ordered(owner, one(sku)...)
+			req := requestBy(owner.Client, "k")
+			impatient := pgtest.Pool(t, s.URL, "lock_timeout=100")
+			letGo := s.Hold(`SELECT FROM products WHERE sku = $1 FOR UPDATE`, sku)
+			done := make(chan error)
+			go func() {
+				var err error
+				if strategy == "cancel" {
+					_, err = s.Cancel(t.Context(), req, id)
+				} else {
+					_, err = s.BuyWith(t.Context(), strategy, req, one(sku))
+				}
+				done <- err
+			}()
+			locktest.Eventually(t, "the request waits for the row", func() bool { return s.Waiting() > 0 })
+			if _, err := impatient.Exec(t.Context(), `INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:]); err != nil {
+				t.Errorf("waits for the row with its key inserted: %v", err)
+			}
+			s.Exec(`DELETE FROM idempotency_keys WHERE key = $1`, req.Key)
+			letGo()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			s.mustHold()
+		})
+	}
+}
