@@ -272,6 +272,46 @@ func TestRelease_OfALeaseThatHasEndedPassesNothing(t *testing.T) {
 	locktest.Released(t, store, lease)
 }
 
+// The release has passed the key on in etcd, and its lease ends before the answer comes: the name is being removed, and
+// what was passed must not become a lease. A request that inherited it would hold a key that another process has.
+func TestRelease_WhoseLeaseEndedBeforeItsAnswerBequeathsNothing(t *testing.T) {
+	t.Parallel()
+	store, w, other, g := behindProxy(t, 30*time.Second)
+	client := g.client(t)
+	held := locktest.Taken(t, store, "k")
+	name := inQueue(t, client, g.prefix, "k")[0]
+	next := waits(t, store, t.Context(), 1, "k")
+	unblock := w.holdNextAnswer("/Txn")
+	defer unblock()
+	released := locktest.Beside(func() (struct{}, error) { return struct{}{}, store.Release(t.Context(), held) })
+	locktest.Eventually(t, "etcd has passed the key on", func() bool { return w.servedSoFar() == 1 })
+	store.mu.Lock()
+	store.grants[held.Owner].lease.Until = time.Now()
+	store.mu.Unlock()
+	store.expire()
+	lease, err := (<-next).Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := inQueue(t, client, g.prefix, "k"); len(names) != 1 || names[0] == name {
+		t.Errorf("in the queue are %q, want another name than %q", names, name)
+	}
+	unblock()
+	<-released
+	locktest.Released(t, store, lease)
+	theirs := locktest.Taken(t, other, "k")
+	ours := waits(t, store, t.Context(), 0, "k")
+	locktest.Eventually(t, "the request waits in etcd", func() bool { return len(ours) > 0 || waiting(t, client, g.prefix, "k") == 1 })
+	if len(ours) > 0 {
+		t.Fatal("two holders: what the release passed on was granted beside the lease of another process")
+	}
+	locktest.Released(t, other, theirs)
+	if lease, err = (<-ours).Pair(); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Released(t, store, lease)
+}
+
 // A request that is under way when its session dies is not waited for: the next one uses a new session.
 func TestAcquire_EndsItsRequestWithTheSession(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,7 @@ type rpcProxy struct {
 
 	method string          // the suffix of the method whose next request is delayed
 	hold   <-chan struct{} // … until this closes
+	sent   bool            // the server gets the request at once, and its answer is delayed
 	held   int             // requests delayed so far
 	served int             // … and answered after that
 
@@ -105,8 +106,16 @@ func (w *rpcProxy) servedSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.serve
 // Then the request is sent to the server, whether or not its client still waits for it.
 func (w *rpcProxy) holdNext(method string) (unblock func()) {
 	hold := make(chan struct{})
-	w.set(func(w *rpcProxy) { w.hold, w.method = hold, method })
+	w.set(func(w *rpcProxy) { w.hold, w.method, w.sent = hold, method, false })
 	return sync.OnceFunc(func() { close(hold) })
+}
+
+// holdNextAnswer sends the next request of a method to the server, and delays its answer until the returned function
+// is called.
+func (w *rpcProxy) holdNextAnswer(method string) (unblock func()) {
+	unblock = w.holdNext(method)
+	w.set(func(w *rpcProxy) { w.sent = true })
+	return unblock
 }
 
 // delayWatches delays the next stream of watches until the returned function is called.
@@ -116,16 +125,16 @@ func (w *rpcProxy) delayWatches() (unblock func()) {
 	return sync.OnceFunc(func() { close(wait) })
 }
 
-// holds returns the channel until whose close a call is delayed; nil: it is not.
-func (w *rpcProxy) holds(method string) <-chan struct{} {
+// holds returns the channel until whose close a call is delayed; nil: it is not. sent: only its answer is.
+func (w *rpcProxy) holds(method string) (hold <-chan struct{}, sent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hold == nil || !strings.HasSuffix(method, w.method) {
-		return nil
+		return nil, false
 	}
-	hold := w.hold
+	hold = w.hold
 	w.hold, w.held = nil, w.held+1
-	return hold
+	return hold, w.sent
 }
 
 // pass forwards one call of any method, unary or streaming.
@@ -146,14 +155,17 @@ func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 		}
 		seen[path.Base(method)]++
 	})
-	if hold := w.holds(method); hold != nil {
-		<-hold
+	if hold, sent := w.holds(method); hold != nil {
+		if !sent {
+			<-hold
+		}
 		var answer []byte
 		ctx := metadata.NewOutgoingContext(context.Background(), incoming)
 		if err := w.backend.Invoke(ctx, method, first, &answer); err != nil {
 			return err
 		}
 		w.set(func(w *rpcProxy) { w.served++ })
+		<-hold
 		return client.SendMsg(answer)
 	}
 	if strings.HasSuffix(method, "/Watch") {
