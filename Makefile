@@ -34,28 +34,45 @@ tenth: build ## a tenth of the mutants, a different tenth each day
 run: build ## the servers and one replica, and a page that shows a race; Ctrl-C stops them
 	@$(STACK) --servers etcd,mongo,postgres,redis-memory --restart redis-memory --print -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, generated requests, the quick proof
+# Three tiers: check before each commit, test for each change, nightly. locktest.Slow marks what check leaves out, and
+# NIGHTLY names the tests that only nightly runs: tests of tests, and copies that are built in modules of their own.
+NIGHTLY = '^Test(Session)?Contract_Notices|^TestQueue_PropertiesNotice|^TestSchedules_Notice|^TestCopying_.*(EmptyModule|Compiles|Work|ItsClient)$$'
+
+check: stack ## two minutes: vet, format, and the short tests of lessons, locks, API and docs on real servers
 	@rm -f bin/times
-	@$(MAKE) --no-print-directory -j 3 race lint
-	@$(MAKE) --no-print-directory schemathesis
+	@$(MAKE) --no-print-directory -j 3 vet gofumpt short
+	@$(MAKE) --no-print-directory times
+
+test: ## all Go tests with -race on real servers, but those of nightly, and the quick proof
+	@rm -f bin/times
+	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
-times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which three run at a time
+lint: vet modules staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
+
+# Each part takes at most four minutes: drawn is one of them. The whole mutants and the whole proof take hours.
+PARTS = tests-of-redislock tests-of-tests examples once schemathesis newest newest-proof tenth
+nightly: ## hours: what test leaves out, among it all mutants and the whole proof
+	@for part in $(filter-out tenth,$(PARTS)) mutants prove; do $(MAKE) --no-print-directory $$part || exit 1; done
+
+drawn: ## one part of nightly, another each day
+	@$(MAKE) --no-print-directory $(word $(shell echo $$(($$(date +%s) / 86400 % $(words $(PARTS)) + 1))),$(PARTS))
+
+times: ## the parts of the last make check or make test, and its ten slowest packages
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
-lint: vet staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
+short:
+	@go build ./... && bin/local need $(MARIADB) && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need $(PGBOUNCER) pgbouncer
+	$(call timed,go test -short,$(MEMORY) GOGC=400 $(STACK) -- go test -short -vet=off -ldflags=-w -shuffle=on -count=1 -p 4 $(CHECKED) | tee bin/packages)
+CHECKED = ./locking/... ./inventory/... ./transfer/... ./wallet/... ./cmd/shop/api/... ./loadtest ./docs
 
-# Tests mostly wait, so three packages run at a time, the longest first, with four parallel tests each. vet goes before: it compiles what
-# they import. On a new machine that takes minutes, in which servers and tests would be too slow.
-# The benchmarks run after the tests of their package, in the same binary. go test itself must not
-# know of them: with -bench it runs one package at a time.
+# Tests mostly wait, so three packages run at a time, the longest first, with four parallel tests each. What they import
+# is compiled before: on a new machine that takes minutes, in which servers and tests would be too slow.
 # GOGC and -w save CPU time: less garbage collection, no debug information to link.
-LONGEST = ./cmd/shop ./wallet ./locking/redislock ./cmd/shop/lab ./loadtest/scenario/inventory ./cmd/shop/api ./loadtest/prove ./locking/etcdlock ./docs/examples \
-	./loadtest/scenario/transfer ./transfer ./loadtest/fault/mongofault ./locking/zklock ./loadtest/fault/redisfault ./compose/prometheus ./loadtest/fault/etcdfault \
-	./inventory ./loadtest/scenario/wallet ./locking/mongolock ./compose/local ./compose/local/stack ./compose ./locking/pglock ./locking/mysqllock ./locking/redlock
-ONCE    = -test.bench=. -test.benchtime=1x
+LONGEST = ./cmd/shop ./wallet ./locking/redislock ./cmd/shop/lab ./loadtest/scenario/inventory ./cmd/shop/api ./loadtest/prove ./locking/etcdlock \
+	./loadtest/scenario/transfer ./transfer ./loadtest/fault/mongofault ./locking/zklock ./loadtest/fault/redisfault ./compose/prometheus ./loadtest/fault/etcdfault
 
 # The files of the tests, and of their servers, are in memory if /dev/shm has 8 GB and lets programs run: each commit
 # waits for a disk otherwise, on which the linker writes at the same time.
@@ -73,16 +90,37 @@ PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 # The server of the tests of locking/zklock.
 ZOOKEEPER = /usr/share/java/zookeeper.jar
 
-race: vet ## only the Go tests, and each benchmark once, under the race detector, on real servers
-	$(call timed,go test -race,$(call tested,-p 3 -parallel 4,$(LONGEST) ./...) | tee bin/packages || $(again))
+race: ready ## only the Go tests of test
+	$(call timed,go build -race,GOGC=400 go build -race ./...)
+	$(call timed,go test -race,$(call tested,-p 3 -parallel 4 -skip $(NIGHTLY),$(LONGEST) ./...) | tee bin/packages || $(again))
 
-# $(call tested,FLAGS,PACKAGES) runs their tests and benchmarks on real servers.
-tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuffle=on -count=1 $(1) $(2) -args $(ONCE)
+# $(call tested,FLAGS,PACKAGES) runs their tests on real servers.
+tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuffle=on -count=1 $(1) $(2)
 
 # Locks have time limits, and a machine that many share may stand still for longer. Of all packages, up to three that
 # fail are tested once more, alone, and the output says so. After a data race or a panic nothing is tested again.
 again = { failed=$$(awk '$$1 == "FAIL" && NF > 1 { print $$2 }' bin/packages); test -n "$$failed" && test $$(wc -w <<<$$failed) -le 3 && \
-	! grep -qE 'DATA RACE|^panic: |build failed|setup failed' bin/packages && echo "AGAIN, alone:" $$failed && $(call tested,-p 1,$$failed) | tee -a bin/packages; }
+	! grep -qE 'DATA RACE|^panic: |build failed|setup failed' bin/packages && echo "AGAIN, alone:" $$failed && $(call tested,-p 1 -skip $(NIGHTLY),$$failed) | tee -a bin/packages; }
+
+tests-of-redislock: ready
+	$(call timed,tests of the tests of redislock,$(call tested,-run $(NIGHTLY),./locking/redislock ./locking/redlock))
+
+tests-of-tests: ready
+	$(call timed,tests of the other tests,$(call tested,-p 3 -run $(NIGHTLY),$$(grep -rlE 'func TestContract_Notices|func TestS.*_Notice' --include='*_test.go' locking | xargs -n 1 dirname | sort -u | grep -v /red | sed 's|^|./|')))
+
+examples: ready
+	$(call timed,copies in modules of their own,$(call tested,-run $(NIGHTLY),./docs/examples))
+
+once: ready
+	$(call timed,each benchmark once,$(MEMORY) $(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED))
+
+# Servers run the newest PostgreSQL; Debian's is what all else runs.
+NEWEST = SHOP_POSTGRES_SERVER=$$(bin/local newest)
+newest: ready
+	$(call timed,the lessons on PostgreSQL 18,$(NEWEST) $(MEMORY) $(STACK) -- go test -vet=off -count=1 ./inventory/... ./transfer ./locking/idempotency/... ./locking/pglock)
+
+newest-proof: build
+	$(call timed,prove --quick on PostgreSQL 18,$(NEWEST) $(STACK) -- $(PROVE) --quick)
 
 schemathesis: build ## generated requests, valid and invalid, against a real server, checked by its OpenAPI document; EXAMPLES=n SEED=n
 	@bin/local need pip3 python3-pip
@@ -119,17 +157,23 @@ screenshots: ready ## write docs/race.png and docs/lab.png: browser tests of the
 clean: ## remove bin and report
 	@rm -rf bin report
 
+stack:
+	@go build -o bin/ ./compose/local
+
 build: ## the programs, into bin/
 	@test -x $(SHOP) || echo "build: compiling, which takes 1 to 4 minutes the first time"
 	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./loadtest/hot ./compose/local)
 
-ready: build
+ready: stack
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
 		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need chromium chromium && bin/local need promtool prometheus && bin/local need curl curl
 	$(call timed,servers,$(STACK) -- true)
 
-vet: ready
-	$(call timed,go vet,GOGC=400 go vet -race ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)
+vet:
+	$(call timed,go vet,GOGC=400 go vet ./...)
+
+modules:
+	$(call timed,go vet of nested modules,for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)
 
 staticcheck:
 	$(call timed,staticcheck,GOGC=400 nice go tool staticcheck ./...)
@@ -143,4 +187,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help schemathesis demo prove mutants tenth run test times lint manifests race proof bench picture screenshots clean build ready vet staticcheck gofumpt generated peers hot
+.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples once newest newest-proof schemathesis bench peers hot picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt

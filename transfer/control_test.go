@@ -107,6 +107,7 @@ func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 // Three members, with a replica on each: the lease ids of one member are always lower than
 // another's. No holder is late here, and nothing else writes.
 func TestLeaseIDFence_RefusesHoldersThatAreNotLate(t *testing.T) {
+	locktest.Slow(t, "three etcd")
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)
 	b := open(t, transfer.Config{Strategy: "lease-id-fence"})

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"shop/compose/local/stack/stacktest"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -16,6 +17,7 @@ import (
 // aborted, and commits lose their answers. The operation that orders the step-down waits for
 // it with its transaction open, so at least one transaction is aborted.
 func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
+	locktest.Slow(t, "three members and an election")
 	url := stacktest.Private(t, "mongo")[0].Env["SHOP_MONGO_URL"]
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {

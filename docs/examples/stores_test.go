@@ -84,7 +84,7 @@ func testsCompile(t *testing.T, dir, store string, may []string) {
 		}
 	}
 	if store == "combine" { // Mutants change files of the package and run its tests again, for a minute
-		out, err := goCommand(t, dir, "", "test", "-vet=off", "-count=1", "-skip=Mutants", "./locking/combine", "-args", "-combine.schedules=1000")
+		out, err := goCommand(t, dir, "", "test", "-vet=off", "-count=1", "-skip=Mutants", "./locking/combine")
 		if err != nil || !strings.Contains(out, "ok  \t"+module+"/locking/combine") {
 			t.Errorf("go test: %v\n%s", err, out)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	schedules = flag.Uint64("combine.schedules", someSchedules, "how many schedules TestSchedules runs")
+	schedules = flag.Uint64("combine.schedules", 1000, "how many schedules TestSchedules runs")
 	firstSeed = flag.Uint64("combine.seed", 0, "the seed of the first")
 )
 

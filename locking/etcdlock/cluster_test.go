@@ -80,6 +80,7 @@ func acquireRepeatedly(t *testing.T, store *Store, above locking.Fence) (last lo
 // another key. The holder keeps its Lease, the waiter its position, and no other Store is
 // granted the key.
 func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
+	locktest.Slow(t, "three etcd")
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)
 	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)
@@ -135,6 +136,7 @@ func loseQuorum(t *testing.T, store *Store, second, first *locktest.Server, fenc
 // T9: a holder dies, and the leader with it. The new leader gives every lease its
 // TTL again, so the keys are free within two TTLs and the election.
 func TestCluster_OrphanIsFreeAfterTheLeaderChange(t *testing.T) {
+	locktest.Slow(t, "three etcd")
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)
 	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)

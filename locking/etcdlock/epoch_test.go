@@ -61,6 +61,7 @@ func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool
 }
 
 func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
+	locktest.Slow(t, "a restart of etcd")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g, elsewhere := at(t, m.Addr), at(t, m.Addr)
@@ -85,6 +86,7 @@ func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 
 // An etcd that is wiped and started with the same flags has the same cluster id.
 func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
+	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -114,6 +116,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 
 // A snapshot that is restored as a new cluster contains the value.
 func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
+	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)

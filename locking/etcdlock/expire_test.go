@@ -15,6 +15,7 @@ import (
 // Lease that is renewed continues. A round is void if the machine stalled until the
 // Lease to be renewed had expired.
 func TestExpire_AbandonedLeaseEndsAtItsUntilThoughTheSessionLives(t *testing.T) {
+	locktest.Slow(t, "the end of a lease of etcd, several seconds")
 	t.Parallel()
 	for range 5 {
 		if abandon(t, shared(t)) {
@@ -83,6 +84,7 @@ func abandon(t *testing.T, g target) (inTime bool) {
 
 // The one timer of the Store is set to the first Until, again after it has expired a lease, and after it found none.
 func TestExpire_TheTimerIsSetAgain(t *testing.T) {
+	locktest.Slow(t, "the end of a lease of etcd, several seconds")
 	t.Parallel()
 	g := shared(t)
 	store, other := g.must(t, 6*time.Second), g.must(t, 20*time.Second)

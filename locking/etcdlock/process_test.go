@@ -94,6 +94,7 @@ func hold(prefix string) error {
 }
 
 func TestDo_ExcludesProcesses(t *testing.T) {
+	locktest.Slow(t, "processes")
 	t.Parallel()
 	g := shared(t)
 	var all sync.WaitGroup
@@ -115,6 +116,7 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 // to a keep-alive may be under way. When it continues, it detects the loss at once, and
 // the key has been granted to another holder, with a greater fence.
 func TestDo_StoppedProcessDetectsTheLossWhenItContinues(t *testing.T) {
+	locktest.Slow(t, "processes")
 	t.Parallel()
 	g := shared(t)
 	cmd := locktest.Process(t, "hold", g.prefix)

@@ -97,6 +97,7 @@ func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 
 // Waiters of many processes are queued, and a release wakes one of them.
 func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
+	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
 	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // used by this test alone
 	w, far := newProxy(t, g.endpoints[0]), g

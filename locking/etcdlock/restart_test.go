@@ -11,6 +11,7 @@ import (
 // After a restart with its data, the holder still holds, the waiter still waits, and
 // fences keep growing.
 func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
+	locktest.Slow(t, "a restart of etcd")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -48,6 +49,7 @@ func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
 // The revision from which a watch would continue is compacted: the connection was cut,
 // the awaited event happened, and etcd compacted past it. The queue is read again.
 func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
+	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -82,6 +84,7 @@ func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
 
 // The same before the watch has started, after the read of the queue.
 func TestAcquire_CompactionBeforeTheWatchMissesNoEvent(t *testing.T) {
+	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)

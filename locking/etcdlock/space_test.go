@@ -46,6 +46,7 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 // and nothing stays in any queue. When an operator has freed space, the same Stores
 // grant again.
 func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
+	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1, "--quota-backend-bytes", "6000000")[0]
 	g := at(t, m.Addr)

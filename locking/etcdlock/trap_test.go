@@ -116,6 +116,7 @@ func TestAcquire_WaiterDeletedTogetherWithTheHoldersIsNotGranted(t *testing.T) {
 
 // T8: etcd accepts whole seconds only, and silently raises a TTL below its minimum.
 func TestNew_TTLIsExactlyWhatEtcdGrants(t *testing.T) {
+	locktest.Slow(t, "the end of a lease of etcd, several seconds")
 	t.Parallel()
 	g := shared(t)
 	client := g.client(t)

@@ -140,6 +140,7 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 // When the removal of an orphan is not confirmed in time, the session is abandoned, but
 // no holder of a Lease under it loses the Lease before its Until.
 func TestSession_IsAbandonedWhenAnOrphanCannotBeRemoved(t *testing.T) {
+	locktest.Slow(t, "the end of a lease of etcd, several seconds")
 	t.Parallel()
 	for range 3 {
 		if t.Failed() || abandoned(t) {

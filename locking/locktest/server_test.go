@@ -28,6 +28,7 @@ var talker = Program{
 }
 
 func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
+	Slow(t, "a test of tests")
 	if os.Getenv(victim) != "" {
 		s := Start(t, talker)
 		if err := syscall.Kill(s.now.pid, syscall.SIGKILL); err != nil {
@@ -47,6 +48,7 @@ func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
 }
 
 func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
+	Slow(t, "a restart")
 	t.Parallel()
 	s := Start(t, talker)
 	said := func(times int) { // all starts share one log, so Ready detects only the first

@@ -73,6 +73,7 @@ const returnsAtOnce = "Ctx/ReturnsAtOnceWithoutAnAnswer"
 
 // A stall of the machine is no fault of the store.
 func TestFailing_AllowsAStall(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	for _, check := range []string{returnsAtOnce, "Reply/NeverComes"} {
 		if failure := stalled(t, check, 1, 2500*time.Millisecond); failure != "" {
@@ -83,6 +84,7 @@ func TestFailing_AllowsAStall(t *testing.T) {
 
 // A store that is late each time is noticed.
 func TestFailing_NoticesAStoreThatIsAlwaysLate(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	if stalled(t, returnsAtOnce, 1000, 1100*time.Millisecond) == "" {
 		t.Errorf("%s passed", returnsAtOnce)

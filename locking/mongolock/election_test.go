@@ -16,6 +16,7 @@ import (
 // Without a primary the outcome of every request is unknown. With a new primary the
 // lease is unchanged, and the next fence is greater.
 func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
+	locktest.Slow(t, "three members and an election")
 	t.Parallel()
 	server := startServer(t)
 	c := newCollection(t, urlOf(server))

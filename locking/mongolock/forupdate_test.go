@@ -178,6 +178,7 @@ func TestForUpdate_WorkAfterItRunsOnceForEachCommit(t *testing.T) {
 // A holder that hangs keeps the lock until the server aborts its transaction at the
 // lifetime limit. Its commit then fails.
 func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
+	locktest.Slow(t, "the time limit of a transaction")
 	t.Parallel()
 	server := startServer(t)
 	command(t, server, bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 1}})

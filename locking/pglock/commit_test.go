@@ -13,6 +13,7 @@ import (
 // A standby that never answers delays each commit that must not be lost. A grant must not, a release may: without it
 // the lease ends by its TTL.
 func TestRelease_DoesNotWaitForAStandby(t *testing.T) {
+	locktest.Slow(t, "a PostgreSQL of its own")
 	t.Parallel()
 	_, url := startServer(t)
 	pool := connect(t, url, 8)

@@ -72,6 +72,7 @@ func startNodes(t testing.TB) (target, *locktest.Server) {
 
 // The tests share a Cluster of one node, which takes two seconds to start.
 func TestCluster(t *testing.T) {
+	locktest.Slow(t, "a Redis Cluster")
 	t.Parallel()
 	g, _ := startNode(t)
 	t.Run("SeveralKeysWithoutHashTagAreAlwaysRefused", g.severalKeys)
@@ -92,6 +93,7 @@ func TestCluster(t *testing.T) {
 // In a Cluster of three nodes the keys of a hash tag are on one of them. Messages reach the
 // waiters on whichever node they are subscribed.
 func TestCluster_ThreeNodes(t *testing.T) { // not beside other tests, which have servers and time limits of their own
+	locktest.Slow(t, "a Redis Cluster")
 	g, _ := startNodes(t)
 	contracts(t, g, "store", "waiter", "fair", "writer", "permit")
 }

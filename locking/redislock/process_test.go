@@ -55,6 +55,7 @@ func count(prefix string) error {
 }
 
 func TestDo_ExcludesProcesses(t *testing.T) {
+	locktest.Slow(t, "processes")
 	prefix := newPrefix(t, redisURL(t))
 	var all sync.WaitGroup
 	for i := range workers {
@@ -88,6 +89,7 @@ func wait(prefix string) error {
 // The first waiters are killed: the one behind them is granted the key when their tickets
 // have ended, all at the same time.
 func TestFair_KilledWaitersDelayTheNextOnce(t *testing.T) {
+	locktest.Slow(t, "processes")
 	t.Parallel()
 	s := newSteps(t, 30*time.Second, nil)
 	rw := s.rw(time.Minute)

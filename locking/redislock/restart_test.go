@@ -18,6 +18,7 @@ func startSingle(t testing.TB) (target, *locktest.Server) {
 
 // T25: a server restarts without the lock, within the lock's TTL.
 func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
+	locktest.Slow(t, "a restart of Redis")
 	server := locktest.Start(t, locktest.Redis("--appendonly", "no"))
 	store := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
 	first := locktest.Taken(t, store, "k")
@@ -37,6 +38,7 @@ func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 // A restart with the data restores the lock and the counter, whatever the clock shows.
 // The counter is an hour ahead of the clock, as if the clock had been set back.
 func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
+	locktest.Slow(t, "a restart of Redis")
 	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	ahead := time.Now().Add(time.Hour).UnixMicro()
@@ -62,6 +64,7 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 // While the server is unavailable, a request fails at once, and not with ErrBusy. When
 // the server is available again, the Store works without further action.
 func TestRestart_RequestsFailAtOnceUntilTheServerIsBack(t *testing.T) {
+	locktest.Slow(t, "a restart of Redis")
 	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	lease := locktest.Taken(t, store, "k")

@@ -64,6 +64,7 @@ func startSentinels(t testing.TB) (g target, master *locktest.Server) {
 
 // The contract as long as the master lives. It restarts before a sentinel replaces it.
 func TestSentinel_Contract(t *testing.T) { // not beside other tests, which have servers and time limits of their own
+	locktest.Slow(t, "a Redis with Sentinels")
 	g, _ := startSentinels(t)
 	contracts(t, g, "store", "waiter", "fair", "writer", "permit")
 }
@@ -72,6 +73,7 @@ func TestSentinel_Contract(t *testing.T) { // not beside other tests, which have
 // within their Until at once, and only a row lock or a fence protects the data. The first
 // holder learns of the loss when it renews.
 func TestSentinel_FailoverLosesTheLock(t *testing.T) {
+	locktest.Slow(t, "a Redis with Sentinels, and a fail-over")
 	t.Parallel()
 	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
 	proxy := locktest.NewProxy(t, master.Addr) // between the replica and its master

@@ -11,6 +11,7 @@ import (
 var promises = locktest.Promises{Expires: true, MinTTL: TTLMin}
 
 func TestContract(t *testing.T) {
+	locktest.Slow(t, "a lock that docs advise against")
 	t.Parallel()
 	locktest.Run(t, target{}.open, promises)
 }

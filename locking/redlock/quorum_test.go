@@ -130,6 +130,7 @@ func TestTryAcquire_TooLateIsNoGrant(t *testing.T) {
 
 // With two servers down nothing changes. With three down there is no grant, and no ErrBusy.
 func TestServers_AMajorityIsEnough(t *testing.T) {
+	locktest.Slow(t, "a restart of Redis")
 	t.Parallel()
 	servers := start(t, five)
 	s := newStore(t, urls(servers), 20*time.Second)
@@ -168,6 +169,7 @@ func urls(servers []*locktest.Server) (urls []string) {
 
 // A restarted server that kept its data does not vote again.
 func TestServers_RestartWithTheDataKeepsTheVote(t *testing.T) {
+	locktest.Slow(t, "a restart of Redis")
 	t.Parallel()
 	servers := start(t, 3, locktest.Durable...)
 	s := newStore(t, urls(servers), 20*time.Second)

@@ -57,6 +57,7 @@ func busyThroughout(t *testing.T, s *Store, key string) (stop func()) {
 // The leader of three members is killed, and then the member that serves the holder is paused. The holder
 // keeps its lease and its session, no other Store gets the key, and fences grow under the new leader.
 func TestCluster_LockSurvivesTheLeaderAndAPause(t *testing.T) {
+	locktest.Slow(t, "three ZooKeepers")
 	t.Parallel()
 	members := locktest.StartZooKeeper(t, 3)
 	var servers []string

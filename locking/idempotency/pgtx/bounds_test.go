@@ -69,6 +69,7 @@ func within(t *testing.T) context.Context {
 }
 
 func TestWait_ForAConnectionIsBounded(t *testing.T) {
+	locktest.Slow(t, "the time limit of a connection")
 	t.Parallel()
 	d := newDatabase(t, nil)
 	settings, err := pgtx.PoolConfig(d.URL)
@@ -120,6 +121,7 @@ func TestWait_ForASilentServerIsBounded(t *testing.T) {
 // A process that is stopped in a transaction, as by SIGSTOP, loses its row lock before
 // the requests that wait for it time out.
 func TestWait_OutlastsAStoppedHolder(t *testing.T) {
+	locktest.Slow(t, "the time limit of a lock")
 	t.Parallel()
 	reached, resume := make(chan struct{}), make(chan struct{})
 	d := newDatabase(t, nil)

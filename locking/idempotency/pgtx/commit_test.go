@@ -111,6 +111,7 @@ func TestCommit_SecondTransactionWaitsForALateOne(t *testing.T) {
 }
 
 func TestCommit_ThatCannotBeDecidedIsOnlyUnknown(t *testing.T) {
+	locktest.Slow(t, "the time limit of a Run")
 	t.Parallel()
 	for name, cut := range locktest.Cuts {
 		d := newDatabase(t, nil)

@@ -15,10 +15,12 @@ import (
 
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/locktest"
 )
 
 // A process is killed at each step, and another process receives the same key.
 func TestRun_ProcessKilledAtAnyStepIsOneEffect(t *testing.T) {
+	locktest.Slow(t, "processes")
 	t.Parallel()
 	d := newDatabase(t, nil)
 	for n, step := range steps {

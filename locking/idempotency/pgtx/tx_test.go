@@ -98,6 +98,7 @@ func TestRun_ADeadlockIsRetried(t *testing.T) {
 }
 
 func TestRun_RetriesAreBoundedAndEndAsBusy(t *testing.T) {
+	locktest.Slow(t, "twenty attempts")
 	t.Parallel()
 	d := newDatabase(t, nil)
 	attempts := 0

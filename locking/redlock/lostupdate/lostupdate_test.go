@@ -23,6 +23,7 @@ var outcomes = map[string]struct {
 
 // A checks its lease, is stopped for longer than its TTL, and then writes.
 func TestPausedHolder(t *testing.T) {
+	locktest.Slow(t, "a pause longer than a TTL")
 	t.Parallel()
 	_, servers := startFive(t)
 	for name, want := range outcomes {
@@ -57,6 +58,7 @@ func TestPausedHolder(t *testing.T) {
 // A has three servers, since two are down. These come back, and one of the three restarts
 // without its data: B has three as well, and both leases are valid.
 func TestRestartedServer(t *testing.T) {
+	locktest.Slow(t, "a restart of Redis")
 	t.Parallel()
 	for name, want := range outcomes {
 		t.Run(name, func(t *testing.T) {
