@@ -8,7 +8,6 @@ import (
 
 	"shop/locking"
 	"shop/locking/combine"
-	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -47,7 +46,7 @@ func (s *Service) combined(ctx context.Context, p *purchase) (Reply, error) {
 		p.Doubt()
 	}
 	// No batch has looked up the key for certain, and an error would say that nothing was done.
-	if reply, found, lookErr := s.db.Lookup(ctx, p.Request); found || errors.Is(lookErr, idempotency.ErrKeyReused) {
+	if reply, found, lookErr := s.db.Lookup(ctx, p.Request); found {
 		return reply, lookErr
 	}
 	switch {

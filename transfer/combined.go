@@ -12,7 +12,6 @@ import (
 
 	"shop/locking"
 	"shop/locking/combine"
-	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -57,7 +56,7 @@ func (s *Service) combined(ctx context.Context, o *operation) (Reply, error) {
 		o.Doubt()
 	}
 	// No batch has looked up the key for certain, and an error would say that nothing was done.
-	if reply, found, lookErr := s.db.Lookup(ctx, o.Request); found || errors.Is(lookErr, idempotency.ErrKeyReused) {
+	if reply, found, lookErr := s.db.Lookup(ctx, o.Request); found {
 		return reply, lookErr
 	}
 	switch {

@@ -143,6 +143,9 @@ func (t *Tx) replies(ctx context.Context, requests []*Op) (results []Result, ope
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(rows) > 0 {
+		t.Exec(barrier) // the locks have written nothing if they found no row
+	}
 	results = make([]Result, len(requests))
 	closed := make(map[primaryKey]bool, len(requests))
 	for _, r := range rows {

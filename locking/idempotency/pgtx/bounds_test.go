@@ -62,7 +62,7 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 }
 
 // within bounds a wait that would otherwise last for ever: its error is then DeadlineExceeded.
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx

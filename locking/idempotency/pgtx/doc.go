@@ -11,7 +11,8 @@
 //
 // For each (client, key) at most one transaction commits an effect; its reply is
 // committed with it in idempotency_keys, and every later request with this key
-// gets these bytes. An error that does not match locking.ErrOutcomeUnknown or
+// gets these bytes. Answered means stored: a reply is returned only when the disk has it, and the synchronous standbys, if
+// there are any (durable.go). An error that does not match locking.ErrOutcomeUnknown or
 // idempotency.ErrInProgress means that nothing was committed.
 //
 // # How
@@ -62,7 +63,9 @@
 //	the request's ctx ends after COMMIT      continues: COMMIT cannot be cancelled              the reply
 //	the lease of the ctx (locking.Do) lost   rolls back, if COMMIT was not sent                 locking.ErrLost
 //	COMMIT answered ROLLBACK                 retries the transaction                            the reply
-//	COMMIT not answered                      retries the transaction, under the same key        the reply, or ErrOutcomeUnknown
+//	COMMIT not answered, or with a WARNING   retries the transaction, under the same key        the reply, or ErrOutcomeUnknown
+//	the reply is committed, and no           waits for the standby, at most CommitTimeout       the reply, or ErrOutcomeUnknown
+//	synchronous standby has it
 //	the same; the Op has neither Key nor     nothing: a second run could take effect again      ErrOutcomeUnknown
 //	Idempotent
 //	PostgreSQL does not answer               ends after Config.Limit; COMMIT: CommitTimeout     ErrBusy, or ErrOutcomeUnknown
@@ -70,7 +73,8 @@
 //	the key was used for another request     nothing                                            ErrKeyReused
 //
 // The outcome of a COMMIT without an answer is decided by a second transaction, never by
-// a lookup alone. A lookup that finds the key is conclusive. A lookup that does not find
+// a lookup alone. A lookup that finds the key is conclusive once the synchronous standbys have what it found, if
+// synchronous_standby_names is set. A lookup that does not find
 // it proves nothing: the COMMIT may still be under way. But a second transaction inserts
 // the same key, so it waits for the first one, conflicts with it, or commits in its place.
 //

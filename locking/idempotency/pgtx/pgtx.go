@@ -89,11 +89,12 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 		op.unknown = op.unknown || failed == errNoAnswer
 		return op.Key != "" || op.Idempotent || failed != errNoAnswer
 	})
-	if op.unknown && err != nil && op.Key != "" {
+	unconfirmed := errors.Is(err, errUnconfirmed)
+	if op.unknown && err != nil && op.Key != "" && !unconfirmed {
 		reply, err = db.stored(ctx, op, err)
 	}
 	switch {
-	case !op.unknown:
+	case !op.unknown, unconfirmed:
 	case err == nil, errors.Is(err, idempotency.ErrKeyReused):
 		op.unknown = false
 		db.cfg.Count(Resolved, op.Label)
@@ -105,8 +106,7 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 
 // stored returns the reply under the key, or err if there is none.
 func (db *DB) stored(ctx context.Context, op *Op, err error) (idempotency.Reply, error) {
-	reply, found, lookErr := db.Lookup(ctx, op.Request)
-	if found || errors.Is(lookErr, idempotency.ErrKeyReused) {
+	if reply, found, lookErr := db.Lookup(ctx, op.Request); found {
 		return reply, lookErr
 	}
 	return idempotency.Reply{}, err
@@ -159,9 +159,10 @@ func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.C
 	}, func(*retryError) bool { return true })
 }
 
-// Lookup finds the reply that is stored under the request's key. A reply that is found
-// is final. A missing one proves nothing: the first request may be committing at this
-// moment. So use Lookup only to replay a reply.
+// Lookup finds the reply that is stored under the request's key. A reply that is returned is final. found with an error
+// means that the key has a reply that cannot be returned: ErrKeyReused, or locking.ErrOutcomeUnknown if no synchronous
+// standby has confirmed it. A missing reply proves nothing: the first request may be committing at this moment. So use Lookup
+// only to replay a reply.
 //
 // The statements of more, made with Alongside, are sent in the same round trip: they
 // read what else is needed before the request waits for a lock.
@@ -170,18 +171,25 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 		Fingerprint []byte
 		Status      int
 		Body        []byte
+		Synchronous bool // there are synchronous standbys
 	}
 	// No lock: a reply is complete from the moment it is visible, and never changes.
 	stored, rows := Alongside[row](`
-		SELECT fingerprint, status, body
+		SELECT fingerprint, status, body, current_setting('synchronous_standby_names') <> ''
 		FROM idempotency_keys
 		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
+	same := func(r row) bool { return string(r.Fingerprint) == string(req.Fingerprint[:]) }
+	var unconfirmed error
 	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		batch := &pgx.Batch{} // with new QueuedQueries: each keeps the statement that one connection has prepared
 		for _, q := range append(more, stored) {
 			batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
 		}
-		return conn.SendBatch(ctx, batch).Close()
+		err := conn.SendBatch(ctx, batch).Close()
+		if err == nil && len(*rows) > 0 && (*rows)[0].Synchronous && same((*rows)[0]) {
+			unconfirmed = confirm(ctx, conn)
+		}
+		return err
 	})
 	switch {
 	case err != nil:
@@ -190,8 +198,11 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 		return idempotency.Reply{}, false, nil
 	}
 	first := (*rows)[0]
-	if string(first.Fingerprint) != string(req.Fingerprint[:]) {
-		return idempotency.Reply{}, false, idempotency.ErrKeyReused
+	switch {
+	case !same(first):
+		return idempotency.Reply{}, true, idempotency.ErrKeyReused
+	case unconfirmed != nil:
+		return idempotency.Reply{}, true, fmt.Errorf("pgtx: look up the key: %w", unconfirmed)
 	}
 	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
 }

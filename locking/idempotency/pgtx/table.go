@@ -3,7 +3,6 @@ package pgtx
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,10 +50,14 @@ func (db *DB) CountKeys(ctx context.Context, client uuid.UUID, limit int64) (n i
 // HasKey reports whether a reply is stored under the key, be it for this request or for another one. As with Lookup, no reply
 // proves nothing.
 func (db *DB) HasKey(ctx context.Context, req idempotency.Request) (bool, error) {
-	_, found, err := db.Lookup(ctx, req)
-	if errors.Is(err, idempotency.ErrKeyReused) {
-		return true, nil
-	}
+	var found bool
+	err := db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `
+			SELECT EXISTS (
+				SELECT
+				FROM idempotency_keys
+				WHERE client_id = $1 AND key = $2)`, req.Client, req.Key).Scan(&found)
+	})
 	return found, err
 }
 

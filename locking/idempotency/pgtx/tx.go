@@ -226,9 +226,11 @@ func (t *Tx) commit(ctx context.Context) error {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	defer cancel()
-	tag := t.Exec("commit")
+	tag, warned := t.queueCommit()
 	err = t.Flush(detached)
 	switch {
+	case *warned != nil: // committed, perhaps without the standby
+		return fmt.Errorf("%w: %w", errNoAnswer, *warned)
 	case tag.String() == "COMMIT": // committed: any error came after that
 		return t.failpoint(ctx, AfterCommit)
 	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is neither an error nor a commit

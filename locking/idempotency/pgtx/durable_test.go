@@ -1,0 +1,235 @@
+package pgtx_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
+)
+
+// ownServer starts a server for one test, with counters of these names beside a and b.
+func ownServer(t *testing.T, settings []string, counters ...string) (*locktest.Server, *database) {
+	t.Helper()
+	server, url := locktest.StartPostgres(t, func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+	d := &database{Database: &pgtest.Database{T: t, URL: url, Pool: pgtest.Pool(t, url)}}
+	for _, setting := range settings {
+		d.Exec(`ALTER SYSTEM SET ` + setting)
+	}
+	d.Exec(`SELECT pg_reload_conf()`)
+	d.Exec(schema)
+	for _, name := range counters {
+		d.Exec(`INSERT INTO counters VALUES ($1, 0)`, name)
+	}
+	err := d.Pool.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error { return pgtx.Migrate(t.Context(), conn.Conn()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.DB, d.events = d.open(d.Pool, nil)
+	return server, d
+}
+
+// standbyAway makes each commit of the server wait for a standby that does not exist.
+func (d *database) standbyAway() {
+	d.T.Helper()
+	d.Exec(`CREATE TABLE probe ()`)
+	d.reload(`ALTER SYSTEM SET synchronous_standby_names = 'absent'`, true)
+}
+
+// standbyBack ends that.
+func (d *database) standbyBack() {
+	d.T.Helper()
+	d.Pool.Reset() // the server may have been restarted
+	d.reload(`ALTER SYSTEM RESET synchronous_standby_names`, false)
+}
+
+func (d *database) reload(sql string, waits bool) {
+	d.T.Helper()
+	d.Exec(sql)
+	d.Exec(`SELECT pg_reload_conf()`)
+	locktest.Eventually(d.T, sql, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := d.Pool.Exec(ctx, `INSERT INTO probe DEFAULT VALUES`)
+		return waits == (err != nil)
+	})
+}
+
+// endWaits ends the waits for a standby of the sessions named name, with a function of the server, until done is closed.
+func (d *database) endWaits(name, function string, done <-chan struct{}) {
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-pause.C:
+			d.Exec(`SELECT `+function+`(pid) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'SyncRep'`, name)
+		}
+	}
+}
+
+// wantUnknown checks that a request is told that its outcome is unknown, and nothing that promises more.
+func wantUnknown(t *testing.T, what string, reply idempotency.Reply, err error) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%s, without the standby: status %d, replayed %t, %v, want ErrOutcomeUnknown", what, reply.Status, reply.Replayed, err)
+	}
+}
+
+// wantReplayed checks that each request, sent again, gets its reply, and has had one effect.
+func (d *database) wantReplayed(requests map[string]idempotency.Request) {
+	d.T.Helper()
+	for name, req := range requests {
+		reply, err := d.Do(within(d.T), req, raise(req, name))
+		if err != nil || reply.Status != 201 || !reply.Replayed {
+			d.T.Errorf("%s, with the standby: %+v, %v, want the reply", name, reply, err)
+		}
+		if n := d.Number(`SELECT n FROM counters WHERE name = $1`, name); n != 1 {
+			d.T.Errorf("%s: %d effects", name, n)
+		}
+	}
+}
+
+// An operator or a time limit of the server ends the wait of COMMIT for the standby. The reply is visible then, and COMMIT
+// may be answered. The request, its repetition and a batch are not, until the standby is back.
+func TestAnswered_NotBeforeTheStandbyHasIt(t *testing.T) {
+	t.Parallel()
+	ways := map[string]struct{ function, settings string }{
+		"cancelled":  {"pg_cancel_backend", ""},
+		"quiet":      {"pg_cancel_backend", "&client_min_messages=error"}, // which would hide the warning
+		"terminated": {"pg_terminate_backend", ""},
+		"limited":    {"", "&statement_timeout=300"},
+	}
+	_, d := ownServer(t, nil, slices.Collect(maps.Keys(ways))...)
+	d.standbyAway()
+	requests := map[string]idempotency.Request{}
+	for name, way := range ways {
+		db, _ := d.open(pgtest.Pool(t, d.URL+"&application_name="+name+way.settings), nil)
+		req := newRequest()
+		requests[name] = req
+		done := make(chan struct{})
+		if way.function != "" {
+			go d.endWaits(name, way.function, done)
+		}
+		reply, err := db.Do(within(t), req, raise(req, name))
+		wantUnknown(t, name, reply, err)
+		if n := d.Number(`SELECT count(*) FROM idempotency_keys WHERE key = $1`, req.Key); n != 1 {
+			t.Errorf("%s: %d replies are visible: the test shows nothing", name, n)
+		}
+		reply, err = db.Do(within(t), req, raise(req, name))
+		wantUnknown(t, name+", sent again", reply, err)
+		for _, locked := range []string{name, "no row"} { // without one, the batch writes nothing of its own
+			results, err := raiseAll(within(t), db, locked, []*pgtx.Op{{Request: req}})
+			if !errors.Is(err, locking.ErrOutcomeUnknown) {
+				t.Errorf("%s, in a batch that locks %s: %+v, %v, want ErrOutcomeUnknown", name, locked, results, err)
+			}
+		}
+		close(done)
+	}
+	d.standbyBack()
+	d.wantReplayed(requests)
+}
+
+// The time limits of the client end the wait, and after them a restart of the primary.
+func TestAnswered_NotBeforeTheStandbyHasItWithinTheTimeLimits(t *testing.T) {
+	t.Parallel()
+	locktest.Slow(t, "waits for CommitTimeout, and restarts a server")
+	names := []string{"patient", "leaves"}
+	server, d := ownServer(t, nil, names...)
+	d.standbyAway()
+	requests := map[string]idempotency.Request{}
+	for _, name := range names {
+		req := newRequest()
+		requests[name] = req
+		for _, what := range []string{"first", "again"} {
+			ctx := within(t)
+			if name == "leaves" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			began := time.Now()
+			reply, err := d.Do(ctx, req, raise(req, name))
+			wantUnknown(t, name+" "+what, reply, err)
+			if took := time.Since(began); took > pgtx.Limit {
+				t.Errorf("%s %s: took %v", name, what, took)
+			}
+		}
+	}
+	server.Restart()
+	d.Pool.Reset()
+	for name, req := range requests {
+		reply, err := d.Do(within(t), req, raise(req, name))
+		wantUnknown(t, name+", after a restart", reply, err)
+	}
+	d.standbyBack()
+	d.wantReplayed(requests)
+}
+
+// The warnings of the statements before COMMIT say nothing about COMMIT.
+func TestCommit_IgnoresTheWarningsOfOtherStatements(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	d.Exec(`CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'mind'; RETURN NEW; END $$`)
+	d.Exec(`CREATE TRIGGER warn BEFORE INSERT ON effects FOR EACH ROW EXECUTE FUNCTION warn()`)
+	req := newRequest()
+	reply, err := d.Do(t.Context(), req, raise(req, "a"))
+	if err != nil || reply.Replayed || d.Of(pgtx.Ambiguous) != 0 {
+		t.Errorf("%+v, %v, %d ambiguous", reply, err, d.Of(pgtx.Ambiguous))
+	}
+}
+
+// A server that answers COMMIT before its disk has it loses what it has answered. Connections of PoolConfig wait for the disk.
+func TestAnswered_SurvivesACrashOfAServerThatDoesNotWaitForItsDisk(t *testing.T) {
+	t.Parallel()
+	locktest.Slow(t, "restarts a server")
+	server, d := ownServer(t, []string{"synchronous_commit = off", "wal_writer_delay = '10s'"})
+	d.Exec(`CHECKPOINT`) // with the tables
+	db, _ := d.open(pgtest.Pool(t, d.URL), nil)
+	req := newRequest()
+	if _, err := db.Do(t.Context(), req, raise(req, "a")); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	d.Pool.Reset()
+	d.want(1)
+}
+
+func TestPoolConfig_RaisesWhatWouldLoseAnAnswer(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	current := func(pool *pgxpool.Pool) (commit, messages string) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit'), current_setting('client_min_messages')`).Scan(&commit, &messages); err != nil {
+			t.Fatal(err)
+		}
+		return commit, messages
+	}
+	for setting, want := range map[string]string{"off": "on", "local": "on", "remote_write": "remote_write", "on": "on", "remote_apply": "remote_apply"} {
+		// As a setting of the server or the role: it is not in the URL under its name.
+		commit, messages := current(pgtest.Pool(t, d.URL, "options=-c synchronous_commit="+setting+" -c client_min_messages=error"))
+		if commit != want || messages != "warning" {
+			t.Errorf("%s is %s, want %s; messages from %s on", setting, commit, want, messages)
+		}
+		if commit, messages = current(pgtest.Pool(t, d.URL+"&synchronous_commit="+setting, "options=-c client_min_messages=notice")); commit != setting || messages != "notice" {
+			t.Errorf("%s of the URL is %s; messages from %s on", setting, commit, messages)
+		}
+	}
+}
