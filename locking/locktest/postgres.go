@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -38,6 +39,30 @@ func StartPostgres(t testing.TB, ready func(ctx context.Context, url string) err
 		Ready: func(ctx context.Context, _ *Server) error { return ready(ctx, url) },
 	})
 	url = fmt.Sprintf("postgres://test:%s@%s/postgres?sslmode=disable", s.initPostgres(filepath.Dir(binary)), s.Addr)
+	s.Start()
+	return s, url
+}
+
+// StartStandby starts a standby of primary, which is restarted for that, and returns its URL. As the primary writes its
+// log, the standby gets it: the name in synchronous_standby_names is standby. Both have one password.
+func StartStandby(t testing.TB, primary *Server, primaryURL string, ready func(ctx context.Context, url string) error) (s *Server, url string) {
+	t.Helper()
+	program := primary.program
+	program.Ready = func(ctx context.Context, s *Server) error { return ready(ctx, url) }
+	s = NewServer(t, program)
+	url = strings.Replace(primaryURL, primary.Addr, s.Addr, 1)
+	primary.Kill()
+	data := filepath.Join(s.Dir, "pg")
+	if out, err := exec.Command("cp", "-a", filepath.Join(primary.Dir, "pg"), data).CombinedOutput(); err != nil {
+		t.Fatalf("copy the primary: %v\n%s", err, out)
+	}
+	signal := filepath.Join(data, "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.giveToUser(s.Dir, signal)
+	primary.Start()
+	s.Flags = []string{"-c", "primary_conninfo=" + primaryURL + "&application_name=standby"}
 	s.Start()
 	return s, url
 }

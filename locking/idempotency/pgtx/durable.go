@@ -16,10 +16,10 @@ import (
 // COMMIT of the transaction that stores the reply waits for the disk and for the synchronous standby. Three ways lead to a
 // reply that did not wait, since PostgreSQL commits on its own disk first, and the wait comes after:
 //
-//   - The wait ends early, and the row becomes visible: a CancelRequest (pgx sends one when a ctx ends), statement_timeout,
-//     pg_cancel_backend, pg_terminate_backend, a restart of the primary. A request that finds the row has not waited. It
-//     commits a record of its own before it returns the reply (barrier): the standby confirms in the order of the log.
-//     The age of the row proves nothing, since a standby may have been away for longer.
+//   - The wait ends early, and the row becomes visible: a CancelRequest (pgx sends one when a ctx ends), pg_cancel_backend,
+//     pg_terminate_backend, a restart of the primary. A request that finds the row has not waited. It commits a record of
+//     its own before it returns the reply (barrier): the standby confirms in the order of the log. The age of the row
+//     proves nothing, since a standby may have been away for longer.
 //   - COMMIT is answered all the same, after a WARNING. Then the outcome is unknown (queueCommit).
 //   - synchronous_commit is off or local. Each new connection raises it to on (settle).
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -21,54 +20,14 @@ import (
 // ownServer starts a server for one test, with counters of these names beside a and b.
 func ownServer(t *testing.T, settings []string, counters ...string) (*locktest.Server, *database) {
 	t.Helper()
-	server, url := locktest.StartPostgres(t, func(ctx context.Context, url string) error {
-		conn, err := pgx.Connect(ctx, url)
-		if err != nil {
-			return err
-		}
-		return conn.Close(ctx)
-	})
-	d := &database{Database: &pgtest.Database{T: t, URL: url, Pool: pgtest.Pool(t, url)}}
-	for _, setting := range settings {
-		d.Exec(`ALTER SYSTEM SET ` + setting)
-	}
-	d.Exec(`SELECT pg_reload_conf()`)
+	server, own := pgtest.Own(t, settings)
+	d := &database{Database: own}
 	d.Exec(schema)
 	for _, name := range counters {
 		d.Exec(`INSERT INTO counters VALUES ($1, 0)`, name)
 	}
-	err := d.Pool.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error { return pgtx.Migrate(t.Context(), conn.Conn()) })
-	if err != nil {
-		t.Fatal(err)
-	}
 	d.DB, d.events = d.open(d.Pool, nil)
 	return server, d
-}
-
-// standbyAway makes each commit of the server wait for a standby that does not exist.
-func (d *database) standbyAway() {
-	d.T.Helper()
-	d.Exec(`CREATE TABLE probe ()`)
-	d.reload(`ALTER SYSTEM SET synchronous_standby_names = 'absent'`, true)
-}
-
-// standbyBack ends that.
-func (d *database) standbyBack() {
-	d.T.Helper()
-	d.Pool.Reset() // the server may have been restarted
-	d.reload(`ALTER SYSTEM RESET synchronous_standby_names`, false)
-}
-
-func (d *database) reload(sql string, waits bool) {
-	d.T.Helper()
-	d.Exec(sql)
-	d.Exec(`SELECT pg_reload_conf()`)
-	locktest.Eventually(d.T, sql, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_, err := d.Pool.Exec(ctx, `INSERT INTO probe DEFAULT VALUES`)
-		return waits == (err != nil)
-	})
 }
 
 // endWaits ends the waits for a standby of the sessions named name, with a function of the server, until done is closed.
@@ -107,7 +66,7 @@ func (d *database) wantReplayed(requests map[string]idempotency.Request) {
 	}
 }
 
-// An operator or a time limit of the server ends the wait of COMMIT for the standby. The reply is visible then, and COMMIT
+// An operator ends the wait of COMMIT for the standby. The reply is visible then, and COMMIT
 // may be answered. The request, its repetition and a batch are not, until the standby is back.
 func TestAnswered_NotBeforeTheStandbyHasIt(t *testing.T) {
 	t.Parallel()
@@ -115,19 +74,16 @@ func TestAnswered_NotBeforeTheStandbyHasIt(t *testing.T) {
 		"cancelled":  {"pg_cancel_backend", ""},
 		"quiet":      {"pg_cancel_backend", "&client_min_messages=error"}, // which would hide the warning
 		"terminated": {"pg_terminate_backend", ""},
-		"limited":    {"", "&statement_timeout=300"},
 	}
 	_, d := ownServer(t, nil, slices.Collect(maps.Keys(ways))...)
-	d.standbyAway()
+	d.StandbyAway()
 	requests := map[string]idempotency.Request{}
 	for name, way := range ways {
 		db, _ := d.open(pgtest.Pool(t, d.URL+"&application_name="+name+way.settings), nil)
 		req := newRequest()
 		requests[name] = req
 		done := make(chan struct{})
-		if way.function != "" {
-			go d.endWaits(name, way.function, done)
-		}
+		go d.endWaits(name, way.function, done)
 		reply, err := db.Do(within(t), req, raise(req, name))
 		wantUnknown(t, name, reply, err)
 		if n := d.Number(`SELECT count(*) FROM idempotency_keys WHERE key = $1`, req.Key); n != 1 {
@@ -135,6 +91,10 @@ func TestAnswered_NotBeforeTheStandbyHasIt(t *testing.T) {
 		}
 		reply, err = db.Do(within(t), req, raise(req, name))
 		wantUnknown(t, name+", sent again", reply, err)
+		reused := req
+		reused.Fingerprint[0]++
+		reply, err = db.Do(within(t), reused, raise(reused, name))
+		wantUnknown(t, name+", another request with this key", reply, err)
 		for _, locked := range []string{name, "no row"} { // without one, the batch writes nothing of its own
 			results, err := raiseAll(within(t), db, locked, []*pgtx.Op{{Request: req}})
 			if !errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -143,7 +103,7 @@ func TestAnswered_NotBeforeTheStandbyHasIt(t *testing.T) {
 		}
 		close(done)
 	}
-	d.standbyBack()
+	d.StandbyBack()
 	d.wantReplayed(requests)
 }
 
@@ -153,7 +113,7 @@ func TestAnswered_NotBeforeTheStandbyHasItWithinTheTimeLimits(t *testing.T) {
 	locktest.Slow(t, "waits for CommitTimeout, and restarts a server")
 	names := []string{"patient", "leaves"}
 	server, d := ownServer(t, nil, names...)
-	d.standbyAway()
+	d.StandbyAway()
 	requests := map[string]idempotency.Request{}
 	for _, name := range names {
 		req := newRequest()
@@ -179,7 +139,7 @@ func TestAnswered_NotBeforeTheStandbyHasItWithinTheTimeLimits(t *testing.T) {
 		reply, err := d.Do(within(t), req, raise(req, name))
 		wantUnknown(t, name+", after a restart", reply, err)
 	}
-	d.standbyBack()
+	d.StandbyBack()
 	d.wantReplayed(requests)
 }
 
@@ -210,6 +170,47 @@ func TestAnswered_SurvivesACrashOfAServerThatDoesNotWaitForItsDisk(t *testing.T)
 	server.Restart()
 	d.Pool.Reset()
 	d.want(1)
+}
+
+// The primary is lost after it has committed what no standby has, and the standby is promoted. What was answered is there, the
+// rest has not happened, and each request, sent again, has one effect.
+func TestAnswered_IsAtThePromotedStandby(t *testing.T) {
+	t.Parallel()
+	locktest.Slow(t, "starts a primary and a standby")
+	primary, d := ownServer(t, nil)
+	standby, url := locktest.StartStandby(t, primary, d.URL, pgtest.Serves)
+	d.Pool.Reset()
+	d.Exec(`ALTER SYSTEM SET synchronous_standby_names = 'standby'`)
+	d.Exec(`SELECT pg_reload_conf()`)
+	locktest.Eventually(t, "the standby is synchronous", func() bool {
+		return d.Number(`SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1
+	})
+	answered, unanswered := newRequest(), newRequest()
+	if _, err := d.Do(within(t), answered, raise(answered, "a")); err != nil {
+		t.Fatal(err)
+	}
+	standby.Kill()
+	for _, what := range []string{"first", "again"} {
+		reply, err := d.Do(within(t), unanswered, raise(unanswered, "a"))
+		wantUnknown(t, what, reply, err)
+	}
+	if n := d.Number(`SELECT n FROM counters WHERE name = 'a'`); n != 2 {
+		t.Errorf("the primary has %d effects: the test shows nothing", n)
+	}
+	primary.Kill()
+	standby.Start()
+
+	promoted := &database{Database: &pgtest.Database{T: t, URL: url, Pool: pgtest.Pool(t, url)}}
+	promoted.Exec(`SELECT pg_promote()`)
+	promoted.DB, promoted.events = promoted.open(promoted.Pool, nil)
+	promoted.want(1)
+	for req, replayed := range map[idempotency.Request]bool{answered: true, unanswered: false} {
+		reply, err := promoted.Do(within(t), req, raise(req, "a"))
+		if err != nil || reply.Replayed != replayed {
+			t.Errorf("replayed %t, %v, want %t", reply.Replayed, err, replayed)
+		}
+	}
+	promoted.want(2)
 }
 
 func TestPoolConfig_RaisesWhatWouldLoseAnAnswer(t *testing.T) {

@@ -178,7 +178,6 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 		SELECT fingerprint, status, body, current_setting('synchronous_standby_names') <> ''
 		FROM idempotency_keys
 		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
-	same := func(r row) bool { return string(r.Fingerprint) == string(req.Fingerprint[:]) }
 	var unconfirmed error
 	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		batch := &pgx.Batch{} // with new QueuedQueries: each keeps the statement that one connection has prepared
@@ -186,7 +185,7 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 			batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
 		}
 		err := conn.SendBatch(ctx, batch).Close()
-		if err == nil && len(*rows) > 0 && (*rows)[0].Synchronous && same((*rows)[0]) {
+		if err == nil && len(*rows) > 0 && (*rows)[0].Synchronous {
 			unconfirmed = confirm(ctx, conn)
 		}
 		return err
@@ -196,13 +195,12 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 		return idempotency.Reply{}, false, fmt.Errorf("pgtx: look up the key: %w", err)
 	case len(*rows) == 0:
 		return idempotency.Reply{}, false, nil
-	}
-	first := (*rows)[0]
-	switch {
-	case !same(first):
-		return idempotency.Reply{}, true, idempotency.ErrKeyReused
 	case unconfirmed != nil:
 		return idempotency.Reply{}, true, fmt.Errorf("pgtx: look up the key: %w", unconfirmed)
+	}
+	first := (*rows)[0]
+	if string(first.Fingerprint) != string(req.Fingerprint[:]) {
+		return idempotency.Reply{}, true, idempotency.ErrKeyReused // as final as a reply: the first request has the key
 	}
 	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
 }
