@@ -64,8 +64,11 @@ func (s *Service) combined(ctx context.Context, p *purchase) (Reply, error) {
 // it. A batch may have many of these, so they take slots: they would occupy all connections while they wait for one row.
 func (s *Service) decideAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
 	leave, err := s.slot(ctx, p, pgtx.LockTimeout)
-	if err != nil {
-		return Reply{}, fmt.Errorf("%w; then %w", why, err) // unknown if why is
+	switch {
+	case err != nil && p.Unknown(): // "busy" would claim that nothing happened
+		return Reply{}, fmt.Errorf("%w; then %v", why, err)
+	case err != nil:
+		return Reply{}, fmt.Errorf("%w; then %w", why, err)
 	}
 	defer leave()
 	if !p.Unknown() {
