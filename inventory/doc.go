@@ -98,7 +98,7 @@
 //	                          another one: all packages share the pgtx table of their database
 //	ErrBusy, ErrLost          this attempt did nothing; the key is still open
 //	idempotency.ErrInProgress another request with this key is in progress: unknown
-//	ErrOutcomeUnknown         a COMMIT was sent and could not be decided in time: unknown
+//	ErrOutcomeUnknown         a COMMIT was sent and could not be decided in time, or no synchronous standby has it: unknown
 //	ctx's error               this attempt did nothing; another with the same key may have
 //
 // After both "unknown" and "still open" the client retries with the same key.

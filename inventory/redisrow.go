@@ -9,8 +9,7 @@ import (
 	"shop/locking"
 )
 
-// redisRow takes a Redis lock, and then runs SELECT … FOR UPDATE in one transaction.
-// Right, and the default.
+// redisRow takes a Redis lock, and then runs SELECT … FOR UPDATE in one transaction. Right, and the default.
 //
 // The lock makes it fast, the database makes it right. Purchases of a hot product wait for the Redis lock without a
 // database connection, and few reach the row at once. The row lock decides: if the Redis lock is lost, stolen or granted
@@ -31,9 +30,8 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	return reply, err
 }
 
-// errNoLock wraps the reason why a purchase has no lock: locking.ErrBusy if another holder
-// kept it for all of MaxWait. Any other reason means that the lock store gave no answer,
-// which is neither a grant nor "busy".
+// errNoLock wraps the reason why a purchase has no lock: locking.ErrBusy if another holder kept it for all of MaxWait.
+// Any other reason means that the lock store gave no answer, which is neither a grant nor "busy".
 var errNoLock = errors.New("inventory: no lock")
 
 // underLock runs fn while this purchase holds the locks of all its skus.

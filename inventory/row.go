@@ -12,10 +12,9 @@ import (
 // inside the SELECT, and then reads what the first one committed.
 func (s *Service) row(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
-		// PostgreSQL sorts before it locks, and the sort key never changes: all buyers
-		// lock in the same order and cannot deadlock. FOR UPDATE returns the newest
-		// committed version of each row, even after a wait. FOR NO KEY UPDATE would also
-		// be correct, and would not block foreign key checks on products.
+		// PostgreSQL sorts before it locks, and the sort key never changes: all buyers lock in the same order and cannot
+		// deadlock. FOR UPDATE returns the newest committed version of each row, even after a wait. FOR NO KEY UPDATE
+		// would also be correct, and would not block foreign key checks on products.
 		items, order, err := p.readAndDecide(ctx, tx, `
 			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products

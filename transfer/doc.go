@@ -137,7 +137,7 @@
 //	ErrLost, ErrStale
 //	ErrEpoch                     did nothing; an operator has to start a new epoch first
 //	idempotency.ErrInProgress    another request with this key is running: unknown
-//	ErrOutcomeUnknown            a COMMIT was sent and could not be resolved in time: unknown
+//	ErrOutcomeUnknown            a COMMIT was sent and could not be resolved in time, or no synchronous standby has it: unknown
 //	ctx's error                  this attempt did nothing; another with the same key may have
 //
 // After "unknown" and after "still open" the client sends the same key again.

@@ -44,8 +44,10 @@
 // for it with one connection. A notification is a hint: the waiter tries again in any case, four times a second.
 // A release without a waiter sends none, because transactions that notify commit one at a time.
 //
-// A grant is on disk, and on a synchronous standby, before its holder hears of it. A release does not wait for that:
-// its transaction sets synchronous_commit to off. The next grant brings it to the disk, or the TTL ends the lease.
+// A grant is on disk, and on a synchronous standby, before its holder hears of it: a request whose wait for the standby
+// ends by its time limit is sent again, and writes again. pg_cancel_backend ends the wait with a grant that only the
+// primary has. A release does not wait for that: its transaction sets synchronous_commit to off. The next grant brings
+// it to the disk, or the TTL ends the lease.
 //
 // # The session lock
 //

@@ -53,8 +53,7 @@ type Op struct {
 	unknown bool // an earlier COMMIT may have taken effect: no error may claim otherwise
 }
 
-// Unknown reports whether a COMMIT of this request was sent, not answered, and
-// not decided yet.
+// Unknown reports whether a COMMIT of this request was sent, not answered, and not decided yet.
 func (op *Op) Unknown() bool { return op.unknown }
 
 // DB runs transactions on a pool. It is safe for concurrent use.
@@ -143,9 +142,8 @@ func (db *DB) attempt(ctx context.Context, op *Op, body Body) (idempotency.Reply
 	return reply, nil
 }
 
-// Read runs fn on a connection outside of a transaction. It retries if the connection
-// is broken, so fn must be safe to run twice. A server ERROR for which Unavailable
-// returns true is returned as locking.ErrBusy.
+// Read runs fn on a connection outside of a transaction. It retries if the connection is broken, so fn must be safe to
+// run twice. A server ERROR for which Unavailable returns true is returned as locking.ErrBusy.
 func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := db.Bound(ctx)
 	defer cancel()
@@ -227,17 +225,15 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// attemptsMax bounds the attempts of one Run. The pauses between them grow to pauseMax
-// and add up to about two seconds.
+// attemptsMax bounds the attempts of one Run. The pauses between them grow to pauseMax and add up to about two seconds.
 const (
 	attemptsMax = 20
 	pauseBase   = 2 * time.Millisecond
 	pauseMax    = 250 * time.Millisecond
 )
 
-// retry calls try until its error is not a retryError. For each that is, it asks failed whether to go on.
-// The pauses are exponential with full jitter, so that two transactions that
-// collided do not collide again.
+// retry calls try until its error is not a retryError. For each that is, it asks failed whether to go on. The pauses are
+// exponential with full jitter, so that two transactions that collided do not collide again.
 func retry(ctx context.Context, try func() error, failed func(*retryError) bool) error {
 	for n := 1; ; n++ {
 		err := try()

@@ -20,9 +20,8 @@ import (
 	"shop/locking/idempotency"
 )
 
-// The statements that begin a transaction. READ COMMITTED is explicit, since a server
-// may have another default. In it each statement sees what was committed before that
-// statement, so that a read after a lock is up to date.
+// The statements that begin a transaction. READ COMMITTED is explicit, since a server may have another default. In it
+// each statement sees what was committed before that statement, so that a read after a lock is up to date.
 const (
 	BeginReadCommitted = "begin isolation level read committed"
 	BeginSerializable  = "begin isolation level serializable"
@@ -53,12 +52,10 @@ type Tx struct {
 	beginning bool // BEGIN is queued
 }
 
-// Begin begins the transaction, if Op.Deferred leaves that to the body. sql
-// is one of the constants Begin…, or another BEGIN; "" is BeginReadCommitted.
-// A body that has sent "commit" itself may begin again.
+// Begin begins the transaction, if Op.Deferred leaves that to the body. sql is one of the constants Begin…, or another
+// BEGIN; "" is BeginReadCommitted. A body that has sent "commit" itself may begin again.
 //
-// The step AfterBegin comes after the last check of ctx: from there on, only the
-// database can refuse a late write.
+// The step AfterBegin comes after the last check of ctx: from there on, only the database can refuse a late write.
 func (t *Tx) Begin(ctx context.Context, sql string) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
@@ -95,9 +92,8 @@ func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 	return &tag
 }
 
-// Query queues a statement that returns rows. The next Flush or Select sets them.
-// Columns fill the exported fields of T by position, or T itself if it is not a
-// struct.
+// Query queues a statement that returns rows. The next Flush or Select sets them. Columns fill the exported fields of T
+// by position, or T itself if it is not a struct.
 func Query[T any](t *Tx, sql string, args ...any) *[]T {
 	q, list := Alongside[T](sql, args...)
 	t.queue = append(t.queue, q)
@@ -199,9 +195,8 @@ const InsertKey = `
 	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
 	VALUES ($1, $2, $3, $4, $5)`
 
-// insertKey queues the INSERT of a key with its reply. A plain INSERT: it waits for a
-// transaction that inserts the same key, and if that one commits, 23505
-// (unique_violation) ends the batch.
+// insertKey queues the INSERT of a key with its reply. A plain INSERT: it waits for a transaction that inserts the same
+// key, and if that one commits, 23505 (unique_violation) ends the batch.
 func (t *Tx) insertKey(sql string, args ...any) {
 	insert := &pgx.QueuedQuery{SQL: sql, Arguments: args}
 	insert.Fn = func(br pgx.BatchResults) error {
@@ -256,8 +251,7 @@ func (t *Tx) rollback(ctx context.Context) {
 // isRefusal reports whether err means that nothing of the last round trip was committed.
 func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
 
-// refusal returns the server's ERROR in err; nil: there is none. A FATAL is not a
-// refusal: it may follow a COMMIT.
+// refusal returns the server's ERROR in err; nil: there is none. A FATAL is not a refusal: it may follow a COMMIT.
 func refusal(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" {
