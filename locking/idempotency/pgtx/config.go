@@ -61,9 +61,12 @@ var ErrURL = errors.New("pgtx: not a URL of PostgreSQL (not shown, since it may 
 // PoolConfig parses databaseURL and bounds every wait at the server.
 //
 // The limits are session defaults, and also apply to statements outside of a transaction. They are sent in the start-up
-// packet. A message on each new connection sets transaction_timeout, and raises synchronous_commit from off or local to on. A
-// setting in the URL takes precedence. Behind a pooler that drops start-up parameters (PgBouncer in transaction
+// packet; only transaction_timeout is set by a statement on each new connection. A setting in the URL takes
+// precedence. Behind a pooler that drops start-up parameters (PgBouncer in transaction
 // mode), set them with ALTER ROLE too.
+//
+// Each new connection raises synchronous_commit from off or local to on, unless the URL sets it (durable.go). A program
+// that replaces OnNotice or AfterConnect calls those of the result.
 func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -78,28 +81,24 @@ func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 			cfg.ConnConfig.RuntimeParams[name] = milliseconds(d)
 		}
 	}
-	cfg.ConnConfig.OnNotice = keepWarning
-	cfg.AfterConnect = settle
+	if cfg.ConnConfig.RuntimeParams["transaction_timeout"] == "" {
+		cfg.AfterConnect = boundTransactions
+	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = StatementTimeout // otherwise a hanging connection occupies the pool for two minutes
 	}
+	keepAnswers(cfg)
 	return cfg, nil
 }
 
-// settle sets on a new connection what cannot be in the start-up packet: an older server refuses transaction_timeout there, and
-// synchronous_commit depends on what the server has.
-func settle(ctx context.Context, conn *pgx.Conn) error {
-	sql, given := tell, conn.Config().RuntimeParams
-	if given["synchronous_commit"] == "" {
-		sql += waitForDisk
-	}
+// boundTransactions sets transaction_timeout, which an older server would refuse in the
+// start-up packet.
+func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
 	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
-	if n, err := strconv.Atoi(version); err == nil && n >= 17 && given["transaction_timeout"] == "" {
-		sql += "SET transaction_timeout = " + milliseconds(TransactionTimeout)
+	if n, err := strconv.Atoi(version); err != nil || n < 17 {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, StatementTimeout) // the ctx of a pool has no limit
-	defer cancel()
-	_, err := conn.Exec(ctx, sql)
+	_, err := conn.Exec(ctx, "SET transaction_timeout = "+milliseconds(TransactionTimeout))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
 )
@@ -21,7 +22,7 @@ import (
 //     its own before it returns the reply (barrier): the standby confirms in the order of the log. The age of the row
 //     proves nothing, since a standby may have been away for longer.
 //   - COMMIT is answered all the same, after a WARNING. Then the outcome is unknown (queueCommit).
-//   - synchronous_commit is off or local. Each new connection raises it to on (settle).
+//   - synchronous_commit is off or local. Each new connection raises it to on (keepAnswers).
 
 // errUnconfirmed is the error of a request whose reply is committed at the primary and at no synchronous standby yet. Each
 // repetition gets it, until a standby has the reply.
@@ -80,12 +81,34 @@ func warning(conn *pgx.Conn) error {
 	return err
 }
 
-// tell lets the server send the WARNING of a COMMIT.
-const tell = `
-	SELECT set_config('client_min_messages', 'warning', false)
-	WHERE current_setting('client_min_messages') = 'error';`
+// keepAnswers lets the connections of cfg keep the rule. It lowers nothing: remote_apply stays, and what the URL sets.
+func keepAnswers(cfg *pgxpool.Config) {
+	sql, before := tell, cfg.AfterConnect
+	if cfg.ConnConfig.RuntimeParams["synchronous_commit"] == "" {
+		sql += waitForDisk
+	}
+	cfg.ConnConfig.OnNotice = keepWarning
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, StatementTimeout) // the ctx of a pool has no limit
+		defer cancel()
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.Exec(ctx, sql)
+		return err
+	}
+}
 
-// waitForDisk makes COMMIT wait for the disk and the synchronous standbys. It lowers nothing: remote_apply stays.
-const waitForDisk = `
-	SELECT set_config('synchronous_commit', 'on', false)
-	WHERE current_setting('synchronous_commit') IN ('off', 'local');`
+const (
+	// tell lets the server send the WARNING of a COMMIT.
+	tell = `
+		SELECT set_config('client_min_messages', 'warning', false)
+		WHERE current_setting('client_min_messages') = 'error';`
+
+	// waitForDisk makes COMMIT wait for the disk and the synchronous standbys.
+	waitForDisk = `
+		SELECT set_config('synchronous_commit', 'on', false)
+		WHERE current_setting('synchronous_commit') IN ('off', 'local');`
+)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,6 +155,26 @@ func TestCommit_IgnoresTheWarningsOfOtherStatements(t *testing.T) {
 	reply, err := d.Do(t.Context(), req, raise(req, "a"))
 	if err != nil || reply.Replayed || d.Of(pgtx.Ambiguous) != 0 {
 		t.Errorf("%+v, %v, %d ambiguous", reply, err, d.Of(pgtx.Ambiguous))
+	}
+}
+
+// Without a synchronous standby a reply that is found costs one round trip, as its lookup.
+func TestLookup_OfAReplyIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	db, _, p := d.behindProxy(nil)
+	req := newRequest()
+	if _, err := db.Do(t.Context(), req, raise(req, "a")); err != nil {
+		t.Fatal(err)
+	}
+	var trips atomic.Int64
+	p.OnRequest(func([]byte, net.Conn, net.Conn) bool {
+		trips.Add(1)
+		return true
+	})
+	reply, err := db.Do(t.Context(), req, raise(req, "a"))
+	if n := trips.Load(); err != nil || !reply.Replayed || n != 1 {
+		t.Errorf("%+v, %v, after %d messages, want 1", reply, err, n)
 	}
 }
 

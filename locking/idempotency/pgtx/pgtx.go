@@ -93,7 +93,8 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 		reply, err = db.stored(ctx, op, err)
 	}
 	switch {
-	case !op.unknown, unconfirmed:
+	case unconfirmed: // says so already
+	case !op.unknown:
 	case err == nil, errors.Is(err, idempotency.ErrKeyReused):
 		op.unknown = false
 		db.cfg.Count(Resolved, op.Label)
