@@ -91,6 +91,21 @@ func scrub(r record) error {
 	return nil
 }
 
+// until repeats do until it succeeds. It returns the last error if ctx ends first.
+func until(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; the last error: %w", context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // Ports are picked below the ephemeral range (Linux from 32768, macOS from 49152).
 // A port in that range can be lost while its server is down: a client that keeps
 // dialling it is at some point given that port as its own source port, and

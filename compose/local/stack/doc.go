@@ -91,5 +91,6 @@
 // Add one file beside postgres.go, redis.go, etcd.go, mongo.go and zookeeper.go that
 // registers a kind: how to find its program, its arguments, its ready query, its variable.
 // The members of a cluster start together with all ports known (etcd3). join runs
-// once when all members answer (mongo3 becomes a replica set there).
+// once when all members answer (mongo3 becomes a replica set there). The standby of
+// postgres-standby copies its primary, so its setup waits until that one answers.
 package stack

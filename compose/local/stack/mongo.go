@@ -86,15 +86,9 @@ func initiate(ctx context.Context, first *instance) error {
 	if err != nil {
 		return fmt.Errorf("replSetInitiate: %w", err)
 	}
-	for len(members) > 1 {
-		err := mongoStepUp(ctx, first)
-		if err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("replSetStepUp: %w; the last error: %w", ctx.Err(), err)
-		case <-time.After(20 * time.Millisecond):
+	if len(members) > 1 {
+		if err := until(ctx, func() error { return mongoStepUp(ctx, first) }); err != nil {
+			return fmt.Errorf("replSetStepUp: %w", err)
 		}
 	}
 	return mongoWrite(ctx, first, len(first.cluster))

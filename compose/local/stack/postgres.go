@@ -17,37 +17,42 @@ import (
 // which suffice on loopback: SCRAM costs 4,096 rounds of HMAC for each connection.
 // PostgreSQL keeps dynamic shared memory in its folder, so that a SIGKILL
 // leaves none in /dev/shm.
-var _ = register(kind{
-	name:     "postgres",
-	variable: "SHOP_POSTGRES_URL",
-	users:    []string{"postgres", "nobody"}, // it refuses root
-	program: program{
-		file:   "postgres",
-		beside: []string{"initdb", "psql"},
-		dirs:   []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"},
-		apt:    "postgresql",
-		brew:   "postgresql@18",
-	},
-	setup: initDB,
-	argv: func(i *instance) []string {
-		return []string{
-			"-D", pgData(i.record), "-p", strconv.Itoa(i.Ports[0]),
-			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-			"-c", "fsync=on", "-c", "synchronous_commit=on",
-			"-c", "max_connections=300", "-c", "shared_buffers=128MB",
-			"-c", "dynamic_shared_memory_type=mmap",
-			"-c", "log_min_error_statement=panic", // a load test provokes thousands of errors
-		}
-	},
-	ready: func(ctx context.Context, i *instance) error { return psql(ctx, i, "SELECT 1") },
-	join:  func(ctx context.Context, i *instance) error { return psql(ctx, i, "CREATE DATABASE shop") },
-	url: func(i *instance) string {
-		return fmt.Sprintf("postgres://shop:%s@%s/shop?sslmode=disable", i.Secret, i.addr())
-	},
-	stop:  syscall.SIGINT,  // "fast": ends sessions, writes a checkpoint
-	quick: syscall.SIGQUIT, // "immediate": writes no checkpoint, removes its shared memory
-	scrub: scrubSharedMemory,
-})
+var _ = register(postgresKind("postgres"))
+
+func postgresKind(name string) kind {
+	return kind{
+		name:     name,
+		variable: "SHOP_POSTGRES_URL",
+		byName:   name != "postgres",
+		users:    []string{"postgres", "nobody"}, // it refuses root
+		program: program{
+			file:   "postgres",
+			beside: []string{"initdb", "psql"},
+			dirs:   []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"},
+			apt:    "postgresql",
+			brew:   "postgresql@18",
+		},
+		setup: initDB,
+		argv: func(i *instance) []string {
+			return []string{
+				"-D", pgData(i.record), "-p", strconv.Itoa(i.Ports[0]),
+				"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+				"-c", "fsync=on", "-c", "synchronous_commit=on",
+				"-c", "max_connections=300", "-c", "shared_buffers=128MB",
+				"-c", "dynamic_shared_memory_type=mmap",
+				"-c", "log_min_error_statement=panic", // a load test provokes thousands of errors
+			}
+		},
+		ready: func(ctx context.Context, i *instance) error { return psql(ctx, i, "SELECT 1") },
+		join:  func(ctx context.Context, i *instance) error { return psql(ctx, i, "CREATE DATABASE shop") },
+		url: func(i *instance) string {
+			return fmt.Sprintf("postgres://shop:%s@%s/shop?sslmode=disable", i.Secret, i.addr())
+		},
+		stop:  syscall.SIGINT,  // "fast": ends sessions, writes a checkpoint
+		quick: syscall.SIGQUIT, // "immediate": writes no checkpoint, removes its shared memory
+		scrub: scrubSharedMemory,
+	}
+}
 
 func pgData(r record) string { return filepath.Join(r.Dir, "data") }
 

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Redis as a master with two replicas (members 1 to 3), watched by three Sentinels (members 4 to
@@ -86,16 +85,15 @@ func sentinelReady(ctx context.Context, i *instance) error {
 // sentinelJoin waits until each Sentinel knows both replicas, as synchronized, and the other Sentinels.
 func sentinelJoin(ctx context.Context, first *instance) error {
 	for _, i := range first.cluster[sentinelFirst:] {
-		for {
+		err := until(ctx, func() error {
 			reply, err := redisAsk(ctx, i.addr(), "SENTINEL REPLICAS "+SentinelMaster, "INFO sentinel")
-			if err == nil && strings.Count(reply, "\r\nmaster-link-status\r\n$2\r\nok\r\n") == 2 && strings.Contains(reply, ",slaves=2,sentinels=3") {
-				break
+			if err == nil && (strings.Count(reply, "\r\nmaster-link-status\r\n$2\r\nok\r\n") != 2 || !strings.Contains(reply, ",slaves=2,sentinels=3")) {
+				err = fmt.Errorf("it replies %.300q", reply)
 			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s does not know all members: %w: last error: %w, last reply: %.300q", i.Name, context.Cause(ctx), err, reply)
-			case <-time.After(20 * time.Millisecond):
-			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s does not know all members: %w", i.Name, err)
 		}
 	}
 	return nil
