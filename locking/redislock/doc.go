@@ -70,6 +70,10 @@
 //	granted the next lease is lost      waiter finds its grant
 //	no server                           an error at once (refused), or      the same
 //	                                    within the time-outs (silent)
+//	a slot of a Cluster moves, or has   a lease of one key is renewed and   they wait, as long as MaxWait
+//	no node (TRYAGAIN, CLUSTERDOWN,     released as always; one of several  allows: TryAcquire returns
+//	MOVED and ASK without end)          keys, and one of QueueStore, may    ErrBusy. Then the next is
+//	                                    be refused, and lost after its TTL  granted
 //
 // So the package promises exclusion among holders that stop at Until, on a server that
 // keeps its data; that a dead holder's keys are free within the TTL; and a fence.
@@ -267,6 +271,7 @@
 //
 //	redislock.go, request.go, acquire.lua,  Store; a request with an end, a retry of what has no answer
 //	renew.lua, release.lua
+//	slot.go                                 what a Cluster refuses while a slot moves
 //	client.go                               New, and the settings without which a request ends too late
 //	wait.go, await.lua, wake.lua            Waiter
 //	inbox.go                                the subscription of Waiter and of the queue, and its replacement
@@ -289,8 +294,11 @@
 //
 // New refuses a client with go-redis' defaults, unless it is wrapped. Connect makes a
 // suitable client for a single server, and Tune sets the options for any kind of
-// server. In a Cluster several keys in one lease need Options.HashTag. While their slot
-// moves to another node, the Cluster may refuse them (TRYAGAIN): an error, and no grant.
+// server. In a Cluster several keys in one lease need Options.HashTag.
+//
+// The client of a Cluster follows MOVED and ASK itself, up to MaxRedirects (3) times. While a slot moves from one node to
+// another, neither grants a lock in it: a lock that is free is a key that does not exist, and its fence counter is one that
+// does. A Cluster refuses a script on two such keys (TRYAGAIN) until the slot has moved, which takes minutes if the slot is large.
 //
 // A request returns as soon as ctx ends, with one exception. A cancellation (not a
 // deadline) during the first request to a server that has just stopped answering takes

@@ -194,7 +194,10 @@ func (r *waiting) takeOrWait(ctx context.Context) (lease locking.Lease, err erro
 		lease, reply, err = r.take(ctx, r.await, r.owner, r.keys, len(r.locks), append(r.names, r.lines...), r.process, r.place, r.lasts(), again, r.channel)
 		r.unsure = r.unsure || errors.Is(err, locking.ErrOutcomeUnknown)
 		if errors.Is(err, locking.ErrBusy) {
-			r.place, busy, err = -reply, err, nil
+			busy, err = err, nil
+			if reply < 0 { // else the slot is moving, and this process keeps its place
+				r.place = -reply
+			}
 		}
 		return err
 	}, r.removal(r.locks, r.owner))
