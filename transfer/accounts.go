@@ -51,13 +51,20 @@ type Account struct {
 	Currency  string
 	Opening   int64
 	Balance   int64
-	Held      int64   // reserved by holds: still in Balance, but not available
+	Held      int64   // reserved by holds: still in Balance
+	Over      int64   // the part of Held whose holds are over: their end is not recorded yet
 	Entries   []Entry // the latest first
 	CreatedAt time.Time
 }
 
-// Available is what can be spent.
-func (a Account) Available() int64 { return a.Balance - a.Held }
+// Available is what can be spent: an operation that needs the money of holds that are over ends them first.
+func (a Account) Available() int64 { return a.Balance - a.Held + a.Over }
+
+// over is the money of an account's holds that are over. A Post that was in time may be committing at this moment.
+const over = `
+	COALESCE((SELECT sum(amount)
+	          FROM transfers
+	          WHERE from_id = accounts.id AND state = 'reserved' AND expires_at <= clock_timestamp()), 0)::bigint`
 
 // Entry is one line of the ledger: what one transfer did to one account.
 type Entry struct {
@@ -111,19 +118,19 @@ func readAccount(ctx context.Context, conn *pgx.Conn, client, id uuid.UUID) (Acc
 	}
 	// One statement, so that the balance and the entries are of one snapshot.
 	rows, _ := conn.Query(ctx, `
-		SELECT a.currency, a.opening, a.balance, a.held, a.created_at,
-		       l.transfer_id, COALESCE(l.delta, 0), COALESCE(l.account_version, 0), COALESCE(l.created_at, a.created_at)
-		FROM accounts a
+		SELECT currency, opening, balance, held, `+over+`, accounts.created_at,
+		       l.transfer_id, COALESCE(l.delta, 0), COALESCE(l.account_version, 0), COALESCE(l.created_at, accounts.created_at)
+		FROM accounts
 		LEFT JOIN LATERAL (
 			SELECT transfer_id, delta, account_version, created_at
 			FROM ledger_entries
-			WHERE account_id = a.id
+			WHERE account_id = accounts.id
 			ORDER BY account_version DESC
 			LIMIT $3) l ON true
-		WHERE a.id = $1 AND a.owner_id = $2
+		WHERE accounts.id = $1 AND owner_id = $2
 		ORDER BY l.account_version DESC`, id, client, entriesMax)
 	tag, err := pgx.ForEachRow(rows, []any{
-		&a.Currency, &a.Opening, &a.Balance, &a.Held, &a.CreatedAt,
+		&a.Currency, &a.Opening, &a.Balance, &a.Held, &a.Over, &a.CreatedAt,
 		&e.id, &e.Delta, &e.Version, &e.CreatedAt,
 	}, func() error {
 		if e.id != nil {
@@ -148,11 +155,11 @@ func (s *Service) Accounts(ctx context.Context, client uuid.UUID) ([]Account, er
 	err := s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		list = nil
 		rows, _ := conn.Query(ctx, `
-			SELECT id, owner_id, currency, opening, balance, held, created_at
+			SELECT id, owner_id, currency, opening, balance, held, `+over+`, created_at
 			FROM accounts
 			WHERE owner_id = $1
 			ORDER BY id`, client)
-		_, err := pgx.ForEachRow(rows, []any{&a.ID, &a.Owner, &a.Currency, &a.Opening, &a.Balance, &a.Held, &a.CreatedAt}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&a.ID, &a.Owner, &a.Currency, &a.Opening, &a.Balance, &a.Held, &a.Over, &a.CreatedAt}, func() error {
 			a.CreatedAt = a.CreatedAt.UTC()
 			list = append(list, a)
 			return nil

@@ -95,6 +95,36 @@ func TestReads_AreTheOwnersAlone(t *testing.T) {
 	}
 }
 
+// The money of a hold can be spent as soon as the hold is over, although its end is not recorded yet.
+func TestAccount_TheMoneyOfAHoldThatIsOverIsAvailable(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{})
+	p := b.pair(100, 0)
+	over, running := b.reserve(p, 60, time.Hour), b.reserve(p, 30, time.Hour)
+	want := func(held, available int64) {
+		t.Helper()
+		one, err := b.Account(t.Context(), p.alice, p.a)
+		all, errs := b.Accounts(t.Context(), p.alice)
+		if err != nil || errs != nil || len(all) != 1 {
+			t.Fatal(all, err, errs)
+		}
+		for _, a := range []transfer.Account{one, all[0]} {
+			if a.Held != held || a.Available() != available {
+				t.Errorf("%d held, %d available, want %d and %d", a.Held, a.Available(), held, available)
+			}
+		}
+	}
+	want(90, 10)
+	b.lapse(over.ID)
+	want(90, 70)
+	b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(70)))
+	want(30, 0)
+	if tr, err := b.Find(t.Context(), p.alice, running.ID); err != nil || tr.State != transfer.Reserved {
+		t.Errorf("%+v, %v", tr, err)
+	}
+	b.mustHold()
+}
+
 func second[T any](_ T, err error) error { return err }
 
 func TestLedger_IsAppendOnly(t *testing.T) {

@@ -52,7 +52,8 @@ WHERE summary.action = 'read-transfer' AND summary.outcome = 'ok'
       ELSE ended.asked IS NULL OR ended.asked > summary.answered END`,
 	},
 	{
-		// The balance must be the one after the latest entry shown. (I-LIN compares it with the other answers.)
+		// The balance must be the one after the latest entry shown. (I-LIN compares it with the other answers.) The money of
+		// holds that are over is available while it is held: no hold ends for this audit before its end is recorded.
 		Name: "I-BODY accounts", Invariant: "I-BODY",
 		Means: "read with an account that differs from the plan's opening plus its entries",
 		Query: `
@@ -61,7 +62,8 @@ FROM proof_moves summary
 LEFT JOIN accounts a ON a.id = summary.account
 LEFT JOIN proof_accounts opened ON opened.id = summary.account AND opened.owner_id = summary.client_id
 LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(summary.answer #> '{entries,0,version}') WHEN 'number' THEN (summary.answer #>> '{entries,0,version}')::numeric ELSE 0 END AS version,
-                          CASE jsonb_typeof(summary.answer -> 'held') WHEN 'number' THEN (summary.answer ->> 'held')::numeric ELSE -1 END AS held) shown ON true
+                          CASE jsonb_typeof(summary.answer -> 'held') WHEN 'number' THEN (summary.answer ->> 'held')::numeric ELSE -1 END AS held,
+                          CASE jsonb_typeof(summary.answer -> 'available') WHEN 'number' THEN (summary.answer ->> 'available')::numeric ELSE -1 END AS available) shown ON true
 LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
                           jsonb_agg(jsonb_build_object('transfer', transfer_id, 'delta', delta, 'version', account_version,
                                                        'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `))
@@ -69,11 +71,16 @@ LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
                    FROM (SELECT *, row_number() OVER (ORDER BY account_version DESC) AS place
                          FROM ledger_entries
                          WHERE account_id = summary.account AND account_version <= shown.version) latest) was ON true
+LEFT JOIN LATERAL (SELECT COALESCE(sum(amount), 0) AS money
+                   FROM transfers
+                   WHERE from_id = summary.account AND expires_at <= summary.answered + ` + clockTolerance + `
+                     AND (ended_at >= summary.begun - ` + clockTolerance + `) IS NOT FALSE) over ON true
 WHERE summary.action = 'read-account' AND summary.outcome = 'ok'
   AND (shown.held NOT BETWEEN 0 AND was.balance
+       OR shown.available NOT BETWEEN was.balance - shown.held AND LEAST(was.balance, was.balance - shown.held + over.money)
        OR summary.answer IS DISTINCT FROM jsonb_build_object(
           'id', opened.id, 'currency', opened.currency, 'balance', was.balance, 'held', shown.held,
-          'available', was.balance - shown.held, 'entries', COALESCE(was.entries, '[]'),
+          'available', shown.available, 'entries', COALESCE(was.entries, '[]'),
           'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `)))`,
 	},
 }
