@@ -159,7 +159,7 @@ func (s *Service) decideAll(batch []*purchase, open []int, items []item, limits 
 		switch {
 		case err == nil:
 			made[i].Reply, made[i].Err = s.cfg.Encode(order, nil)
-		case errors.Is(err, ErrOutOfStock), errors.Is(err, ErrPurchaseLimit):
+		case isRefusal(err):
 			made[i].Reply, made[i].Err = s.cfg.Encode(Order{}, err)
 		default:
 			made[i].Err = err

@@ -92,7 +92,8 @@
 //
 // # What the caller gets
 //
-//	Reply, nil error          stored: the order, or the refusal (ErrOutOfStock, ErrPurchaseLimit, ErrAlreadyCancelled), as encoded by Encode
+//	Reply, nil error          stored: the order, or the refusal (ErrOutOfStock, ErrPurchaseLimit, ErrPriceChanged,
+//	                          ErrAlreadyCancelled, ErrStockLimit), as encoded by Encode
 //	ErrInvalid, ErrNotFound   not stored; a retry fails again if nothing changes. So does idempotency.ErrKey
 //	idempotency.ErrKeyReused  not stored; the key belongs to another request, of this package or of
 //	                          another one: all packages share the pgtx table of their database

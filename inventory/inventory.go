@@ -2,8 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,8 +15,9 @@ import (
 
 // Line is a requested quantity of one product.
 type Line struct {
-	SKU      string
-	Quantity int64
+	SKU       string
+	Quantity  int64
+	UnitPrice *int64 `json:",omitempty"` // that the buyer has seen: at another price the order is refused; nil: any
 }
 
 // OrderLine is a Line with its unit price at the time of sale.
@@ -57,33 +56,6 @@ type (
 
 // Encode turns an outcome that will be stored (an order, or a refusal) into the Reply. It must not do I/O.
 type Encode func(Order, error) (Reply, error)
-
-// Errors after which certainly nothing changed.
-var (
-	ErrOutOfStock       = errors.New("inventory: out of stock")            // stored under the key
-	ErrPurchaseLimit    = errors.New("inventory: purchase limit reached")  // stored under the key
-	ErrAlreadyCancelled = errors.New("inventory: order already cancelled") // stored under the key
-	ErrNotFound         = errors.New("inventory: not found")
-	ErrInvalid          = errors.New("inventory: invalid request")
-)
-
-// UnknownSKUError names a product that does not exist. It matches ErrNotFound.
-type UnknownSKUError struct{ SKU string }
-
-func (e *UnknownSKUError) Error() string        { return fmt.Sprintf("inventory: unknown sku %q", e.SKU) }
-func (e *UnknownSKUError) Is(target error) bool { return target == ErrNotFound }
-
-// OutOfStockError names a product with too little stock. It matches ErrOutOfStock.
-type OutOfStockError struct {
-	SKU    string
-	Wanted int64
-	Left   int64
-}
-
-func (e *OutOfStockError) Error() string {
-	return fmt.Sprintf("inventory: out of stock: %d of %q wanted, %d left", e.Wanted, e.SKU, e.Left)
-}
-func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock }
 
 // Service manages the stock and its orders. It is safe for concurrent use; several processes may share one database.
 type Service struct {
@@ -158,7 +130,7 @@ func (s *Service) step(ctx context.Context, step Step, strategy string) error {
 func (s *Service) run(ctx context.Context, op *pgtx.Op, body pgtx.Body) (Reply, error) {
 	return s.db.Run(ctx, op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		reply, err := body(ctx, tx)
-		if !errors.Is(err, ErrOutOfStock) && !errors.Is(err, ErrPurchaseLimit) && !errors.Is(err, ErrAlreadyCancelled) {
+		if !isRefusal(err) {
 			return reply, err
 		}
 		if reply, err = s.cfg.Encode(Order{}, err); err != nil {

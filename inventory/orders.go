@@ -91,8 +91,12 @@ func (s *Service) cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order, now time.Time, err error) {
 	// The products first, as in every purchase. They can be found without a lock,
 	// because the lines of an order never change.
-	tx.Exec(`
-		SELECT p.sku
+	type stock struct {
+		SKU  string
+		Full bool // no room for the units
+	}
+	stocks := pgtx.Query[stock](tx, `
+		SELECT p.sku, p.stock > 9223372036854775807 - l.quantity
 		FROM products p
 		JOIN order_lines l ON l.sku = p.sku
 		JOIN orders o ON o.id = l.order_id
@@ -127,6 +131,11 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		return Order{}, now, fmt.Errorf("%w: order %s", ErrNotFound, id)
 	}
 	r := (*found)[0]
+	for _, s := range *stocks {
+		if s.Full && r.Status != Cancelled {
+			return Order{}, now, fmt.Errorf("%w: %q", ErrStockLimit, s.SKU)
+		}
+	}
 	o = Order{ID: id, Client: client, Status: r.Status, Lines: lines, Total: r.Total, Currency: r.Currency, CreatedAt: r.CreatedAt.UTC()}
 	return o, r.Now.UTC(), nil
 }

@@ -95,6 +95,9 @@ func (p *purchase) price(items []item) (Order, error) {
 		if i == nil {
 			return Order{}, &UnknownSKUError{SKU: l.SKU}
 		}
+		if l.UnitPrice != nil && *l.UnitPrice != i.Price {
+			return Order{}, &PriceChangedError{SKU: l.SKU, Seen: *l.UnitPrice, Price: i.Price}
+		}
 		if order.Currency != "" && order.Currency != i.Currency {
 			return Order{}, fmt.Errorf("%w: %s and %s in one order", ErrInvalid, order.Currency, i.Currency)
 		}

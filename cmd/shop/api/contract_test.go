@@ -118,6 +118,8 @@ var where = map[ProblemType]func(*operation) bool{
 
 	TypeOutOfStock:        only("PlaceOrder"),
 	TypePurchaseLimit:     only("PlaceOrder"),
+	TypePriceChanged:      only("PlaceOrder"),
+	TypeStockLimit:        only("CancelOrder"),
 	TypeAlreadyCancelled:  only("CancelOrder"),
 	TypeInsufficientFunds: only("CreateTransfer", "DebitWallet", "PayFromWallet"),
 	TypeExpired:           only("PostTransfer", "VoidTransfer"),

@@ -11,7 +11,7 @@
 //	unknown   in-progress, outcome-unknown, timeout, internal, no reply
 //
 // The client resolves both open and unknown by sending the same key again. The
-// stored replies (ok, out-of-stock, purchase-limit, already-cancelled, insufficient-funds, expired,
+// stored replies (ok, out-of-stock, purchase-limit, price-changed, stock-limit, already-cancelled, insufficient-funds, expired,
 // already-settled) are then replayed byte for byte.
 //
 // # The path of a request

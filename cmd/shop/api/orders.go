@@ -64,7 +64,7 @@ func linesOf(in []LineRequest) ([]inventory.Line, error) {
 			return nil, withDetail(errInvalid, "The sku %q occurs twice; add up the quantities.", l.Sku)
 		}
 		seen[l.Sku] = true
-		lines = append(lines, inventory.Line{SKU: l.Sku, Quantity: l.Quantity})
+		lines = append(lines, inventory.Line{SKU: l.Sku, Quantity: l.Quantity, UnitPrice: l.UnitPrice})
 	}
 	return lines, nil
 }

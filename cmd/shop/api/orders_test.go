@@ -107,6 +107,65 @@ func TestBuy_ThePurchaseLimitOfAClientIsStoredToo(t *testing.T) {
 	s.wantStock("ticket", 50-4-4)
 }
 
+// A buyer that says which price it has seen pays that price, or nothing. The price is a part of the intent.
+func TestBuy_AtThePriceThatTheBuyerHasSeen(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	buy := func(key, price string) answer {
+		return s.do("POST", "/v1/orders", orderOf(`{"sku":"coffee","quantity":1,"unit_price":`+price+`}`), "Idempotency-Key: "+key)
+	}
+	bought := buy("k1", "890").want(t, 201, "")
+	buy("k1", "891").want(t, 422, api.TypeIdempotencyKeyReused)
+	s.buy("k1", "coffee", "1").want(t, 422, api.TypeIdempotencyKeyReused)
+	if _, err := s.pool.Exec(t.Context(), `UPDATE products SET price = 990, version = version + 1 WHERE sku = 'coffee'`); err != nil {
+		t.Fatal(err)
+	}
+	refused := buy("k2", "890").want(t, 409, api.TypePriceChanged)
+	if p := refused.problem; p.Sku != "coffee" || p.UnitPrice == nil || *p.UnitPrice != 990 || !strings.Contains(p.Detail, "890 seen") {
+		t.Errorf("problem: %s", refused.body)
+	}
+	if again := buy("k1", "890").want(t, 201, ""); !bytes.Equal(again.body, bought.body) {
+		t.Errorf("%s, want the order at the old price", again.body)
+	}
+	if o := buy("k3", "990").want(t, 201, "").order(t); o.Total != 990 {
+		t.Errorf("order: %+v", o)
+	}
+	if o := s.buy("k4", "coffee", "1").want(t, 201, "").order(t); o.Total != 990 {
+		t.Errorf("order: %+v", o)
+	}
+	if _, err := s.pool.Exec(t.Context(), `UPDATE products SET price = 890 WHERE sku = 'coffee'`); err != nil {
+		t.Fatal(err)
+	}
+	again := buy("k2", "890").want(t, 409, api.TypePriceChanged)
+	if !bytes.Equal(again.body, refused.body) || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%s\n%s", refused.body, again.body)
+	}
+	s.wantStock("coffee", 97)
+}
+
+// A cancellation for which the stock has no room is refused: nothing happened.
+func TestCancel_OfMoreThanTheStockCanCountIsRefused(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id := s.buy("k1", "coffee", "2").want(t, 201, "").order(t).ID.String()
+	stock := func(change string) {
+		t.Helper()
+		if _, err := s.pool.Exec(t.Context(), `
+			WITH restocked AS (UPDATE products SET stock = stock + `+change+` WHERE sku = 'coffee')
+			INSERT INTO stock_movements (sku, kind, quantity) VALUES ('coffee', 'restock', `+change+`)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stock("9223372036854775708") // 98 are left: one below the greatest number
+	refused := s.do("POST", "/v1/orders/"+id+"/cancel", "", "Idempotency-Key: c1").want(t, 409, api.TypeStockLimit)
+	s.buy("k2", "coffee", "1").want(t, 201, "")
+	if again := s.do("POST", "/v1/orders/"+id+"/cancel", "", "Idempotency-Key: c1").want(t, 409, api.TypeStockLimit); !bytes.Equal(again.body, refused.body) {
+		t.Errorf("%s\n%s", refused.body, again.body)
+	}
+	s.do("POST", "/v1/orders/"+id+"/cancel", "", "Idempotency-Key: c2").want(t, 201, "")
+	s.wantStock("coffee", 9223372036854775807)
+}
+
 func TestBuy_AllOrNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -52,6 +52,10 @@ func problemOf(err error) Problem {
 		p.Sku, p.Bought, p.LimitPerClient = e.SKU, &e.Bought, &e.Max
 		p.Detail = fmt.Sprintf("%d of %q wanted, %d bought, %d at most.", e.Wanted, e.SKU, e.Bought, e.Max)
 	}
+	if e, ok := errors.AsType[*inventory.PriceChangedError](err); ok && k.typ == TypePriceChanged {
+		p.Sku, p.UnitPrice = e.SKU, &e.Price
+		p.Detail = fmt.Sprintf("%d seen for %q, it costs %d.", e.Seen, e.SKU, e.Price)
+	}
 	if e, ok := errors.AsType[*transfer.InsufficientFundsError](err); ok && k.typ == TypeInsufficientFunds {
 		p.Account, p.Wanted, p.Available = &e.Account, &e.Wanted, &e.Available
 		p.Detail = fmt.Sprintf("%d wanted, %d available.", e.Wanted, e.Available)

@@ -63,6 +63,7 @@ const (
 	notYourCash = "Only its owner may credit or debit a wallet, or pay from it."
 	noOperation = "Both wallets must have the same currency, and no balance may exceed its limit."
 	gaveBack    = "The order was already cancelled, and its stock was returned then."
+	stockFull   = "The stock of a product cannot count the units that would be returned."
 	noOrder     = "The lines are no valid order: their currencies differ, or the total is too large."
 	notYours    = "It does not exist, or it is not yours." // one text for both: a difference would disclose what other clients have
 	noRoute     = "There is no such route."
@@ -91,6 +92,8 @@ var table = []struct {
 	// It did not, and never will under this key: the only errors that are stored.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
 	{is(inventory.ErrPurchaseLimit), kind{typ: TypePurchaseLimit, title: "Purchase limit", status: 409, stored: true}},
+	{is(inventory.ErrPriceChanged), kind{typ: TypePriceChanged, title: "Price changed", status: 409, stored: true}},
+	{is(inventory.ErrStockLimit), kind{typ: TypeStockLimit, title: "Stock limit", status: 409, stored: true, detail: stockFull}},
 	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: gaveBack}},
 	{is(transfer.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},
 	{is(wallet.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},

@@ -45,6 +45,8 @@ var wantProblems = []struct {
 	{&wallet.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
 	{&inventory.PurchaseLimitError{SKU: "a", Wanted: 2, Bought: 3, Max: 4}, TypePurchaseLimit, 409, false},
+	{&inventory.PriceChangedError{SKU: "a", Seen: 1, Price: 2}, TypePriceChanged, 409, false},
+	{inventory.ErrStockLimit, TypeStockLimit, 409, false},
 	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
 	{inventory.ErrNotFound, TypeNotFound, 404, false},
 	{&inventory.UnknownSKUError{SKU: "a"}, TypeNotFound, 404, false},
@@ -136,7 +138,7 @@ func TestProblem_NeverContainsTheTextOfAnError(t *testing.T) {
 }
 
 func TestEncode_StoresOnlyFinalOutcomes(t *testing.T) {
-	final := []ProblemType{TypeOutOfStock, TypePurchaseLimit, TypeAlreadyCancelled, TypeInsufficientFunds, TypeExpired, TypeAlreadySettled}
+	final := []ProblemType{TypeOutOfStock, TypePurchaseLimit, TypePriceChanged, TypeStockLimit, TypeAlreadyCancelled, TypeInsufficientFunds, TypeExpired, TypeAlreadySettled}
 	for _, want := range wantProblems {
 		reply, err := Encode(inventory.Order{}, want.err)
 		money, moneyErr := EncodeTransfer(transfer.Transfer{}, want.err)
