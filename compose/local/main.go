@@ -20,6 +20,7 @@ type commands struct {
 	Up     upCmd     `cmd:"" help:"Start a stack in the background and print its settings, for eval."`
 	Status statusCmd `cmd:"" help:"List the running stacks with servers, addresses and pids."`
 	Need   needCmd   `cmd:"" help:"Install packages unless a tool is on PATH, or a file exists."`
+	Newest newestCmd `cmd:"" help:"Download the newest PostgreSQL, once, and print the path of its program. With SHOP_POSTGRES_SERVER=$(local newest) the other commands, and the tests that start servers of their own, run it."`
 	Down   downCmd   `cmd:"" help:"Stop the stack in SHOP_STACK, or all stacks that up started."`
 }
 
@@ -63,4 +64,16 @@ func (c *needCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return stack.Need(ctx, c.Tool, c.Packages, os.Stderr)
+}
+
+type newestCmd struct{}
+
+func (*newestCmd) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	path, err := stack.NewestPostgres(ctx, os.Stderr)
+	if err == nil {
+		fmt.Println(path)
+	}
+	return err
 }

