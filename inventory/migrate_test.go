@@ -34,7 +34,7 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 			INSERT INTO order_keys SELECT * FROM idempotency_keys;
 			DELETE FROM idempotency_keys;
 			DROP TABLE daily_sales, roll_ups;
-			DROP INDEX stock_movements_time;
+			DROP INDEX stock_movements_by_time;
 			DROP TRIGGER count_purchased ON products;
 			DROP FUNCTION count_purchased;
 			DROP TABLE purchased;
@@ -124,5 +124,31 @@ func TestProduct_UnknownNamesTheSKU(t *testing.T) {
 		if _, err := s.Product(t.Context(), sku); !errors.As(err, &unknown) || unknown.SKU != sku {
 			t.Errorf("%q: %v", sku, err)
 		}
+	}
+}
+
+// The version before added up products. A day that it left half done begins again, and sums that are done stay.
+func TestMigrate_ADayThatIsHalfDoneBeginsAgain(t *testing.T) {
+	t.Parallel()
+	d := pgtest.New(t)
+	if err := inventory.Migrate(t.Context(), d.URL); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(`
+		ALTER TABLE roll_ups DROP upto_time, DROP upto_id, ADD upto text COLLATE "C" NOT NULL DEFAULT '';
+		ALTER TABLE daily_sales ALTER units TYPE bigint, ALTER revenue TYPE bigint;
+		DROP INDEX stock_movements_by_time;
+		CREATE INDEX stock_movements_time ON stock_movements USING brin (created_at);
+		DELETE FROM inventory_goose_version WHERE version_id > 5;
+		INSERT INTO roll_ups VALUES ('2026-11-01', 'z', now()), ('2026-11-02', 'm', NULL);
+		INSERT INTO daily_sales VALUES ('2026-11-01', 'a', 1, 100, 'EUR'), ('2026-11-02', 'a', 2, 200, 'EUR')`)
+	if err := inventory.Migrate(t.Context(), d.URL); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Number(`SELECT sum(revenue)::bigint FROM daily_sales`); n != 100 {
+		t.Errorf("%d: want the sums of the day that is done, and no others", n)
+	}
+	if n := d.Number(`SELECT count(*) FROM roll_ups WHERE upto_time IS NULL AND upto_id = 0 AND (done_at IS NULL) = (day = '2026-11-02')`); n != 2 {
+		t.Error("want one day that is done and one that begins again")
 	}
 }

@@ -14,6 +14,5 @@ GRANT SELECT, INSERT, UPDATE ON purchased, orders, transfers TO "server";
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO "server";
 
 -- Of the batch: the sales of a day, under a lock of package pglock.
-GRANT SELECT, INSERT, UPDATE ON roll_ups, locks TO "server";
-GRANT SELECT, INSERT ON daily_sales TO "server";
+GRANT SELECT, INSERT, UPDATE ON roll_ups, daily_sales, locks TO "server";
 GRANT USAGE ON SEQUENCE locks_fence TO "server";

@@ -8,7 +8,7 @@
 //
 // # The invariant
 //
-//	a day has at most one row for each product in daily_sales, and it never changes
+//	a day has at most one row for each product in daily_sales, and it never changes once the day is done
 //	a day whose roll-up is done has the sums of all its stock movements, whatever was killed or repeated
 //
 // # How
@@ -17,16 +17,19 @@
 // lasts, and returns locking.ErrBusy at once on the other servers. When the holder is killed, the lock expires
 // after its TTL, and the next run of any server continues.
 //
-// The database makes it right: the work is cut into chunks of products, each one transaction.
+// The database makes it right: the work is cut into pieces of 5,000 movements, each one transaction.
 //
-//	tx:  roll_ups of the day FOR UPDATE      waits for a chunk of another server, then reads where it ended
-//	     done, or up to which product        decides
-//	     INSERT INTO daily_sales … SELECT    the next products
-//	     UPDATE roll_ups                     up to the last of them; done after the last product
+//	tx:  roll_ups of the day FOR UPDATE      waits for a piece of another server, then reads where it ended
+//	     done, or up to which movement       decides
+//	     INSERT INTO daily_sales … SELECT    adds the next movements to the sums of their products
+//	     UPDATE roll_ups                     up to the last of them; done after the last movement
 //	     COMMIT
 //
-// So a chunk is done once, also if the lock was lost and two servers work. A late holder finds the row further on,
+// So a movement is added once, also if the lock was lost and two servers work. A late holder finds the row further on,
 // and continues there. It needs no fence: what it writes does not depend on what it has read under the lock.
+//
+// A piece is a number of rows, and neither of products nor of hours: most sales of a day may be of one product and in
+// one minute. The index (created_at, id) makes it as long as its rows, however long the tables are.
 //
 // # What is added up
 //
@@ -37,11 +40,13 @@
 //
 // # What goes wrong, and what happens then
 //
-//	the server is killed in a chunk           rolled back; the lock expires after its TTL; then the next run repeats it
-//	… after a chunk                           the next run continues with the next chunk
-//	it is paused beyond the TTL               another server continues; the paused one stops, or finds the chunk done
-//	COMMIT has no answer                      an error; the next run reads whether the chunk is done
-//	the lock table is lost                    two servers take turns in the chunks; each chunk is done once
+//	the server is killed in a piece           rolled back; the lock expires after its TTL; then the next run repeats it
+//	the server is killed after a piece        the next run continues with the next piece
+//	it is paused beyond the TTL               another server continues; the paused one stops, or finds the piece done
+//	COMMIT has no answer                      an error; the next run reads whether the piece is done
+//	PostgreSQL is silent                      an error after pgtx.Limit; the next run continues
+//	PostgreSQL refuses a day                  an error; the later days are added up all the same
+//	the lock table is lost                    two servers take turns in the pieces; each piece is added once
 //	no server ran for some days               the next run does all days that are due, the oldest first
 //	a server's clock is wrong                 nothing: the database decides which days are due
 //

@@ -3,11 +3,14 @@ package rollup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
 	"shop/inventory/rollup"
@@ -18,10 +21,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// products are three chunks.
 const products = `
 INSERT INTO products (sku, name, price, currency, stock)
 SELECT 'p' || lpad(i::text, 3, '0'), 'p', 100, 'EUR', 1000 FROM generate_series(1, 250) AS i`
+
+// inPieces is the number of movements of a transaction. Each day of sales has more than 80.
+const inPieces = 20
 
 // sales are sales of the three days before today, and cancellations a day after their sale.
 const sales = `
@@ -76,7 +81,26 @@ func roller(t *testing.T, d *pgtest.Database) rollup.Roller {
 		t.Fatal(err)
 	}
 	t.Cleanup(locks.Close)
-	return rollup.Roller{Pool: d.Pool, Locks: locks}
+	return rollup.Roller{Pool: d.Pool, Locks: locks}.InPieces(inPieces)
+}
+
+// sell records a sale of one unit at a time and a price.
+func sell(d *pgtest.Database, sku, at string, price int64) {
+	d.T.Helper()
+	d.Exec(`
+		WITH ordered AS (
+			INSERT INTO orders (id, client_id, idempotency_key, status, total, currency, created_at)
+			VALUES (gen_random_uuid(), gen_random_uuid(), 'k', 'confirmed', $2, 'EUR', `+at+`)
+			RETURNING id
+		), lines AS (
+			INSERT INTO order_lines (order_id, sku, quantity, unit_price) SELECT id, $1, 1, $2 FROM ordered
+		)
+		INSERT INTO stock_movements (sku, kind, quantity, order_id, created_at) SELECT $1, 'sale', -1, id, `+at+` FROM ordered`, sku, price)
+}
+
+// daysAgo is the first moment of a day in UTC, or a time after it.
+func daysAgo(n int, later string) string {
+	return fmt.Sprintf(`((((now() - interval '10 minutes') AT TIME ZONE 'UTC')::date - %d + interval '%s') AT TIME ZONE 'UTC')`, n, later)
 }
 
 func wantSums(t *testing.T, d *pgtest.Database) {
@@ -138,13 +162,13 @@ func (granting) TryAcquire(_ context.Context, keys ...string) (locking.Lease, er
 }
 func (granting) Release(context.Context, locking.Lease) error { return nil }
 
-func TestRun_WithoutALockDoesEachChunkOnce(t *testing.T) {
+func TestRun_WithoutALockAddsEachMovementOnce(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	var servers sync.WaitGroup
 	for range 4 {
 		servers.Go(func() {
-			if _, err := (rollup.Roller{Pool: d.Pool, Locks: granting{}}).Run(t.Context()); err != nil {
+			if _, err := (rollup.Roller{Pool: d.Pool, Locks: granting{}}).InPieces(inPieces).Run(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -153,7 +177,7 @@ func TestRun_WithoutALockDoesEachChunkOnce(t *testing.T) {
 	wantSums(t, d)
 }
 
-// A chunk that fails leaves the chunks before it, and the next run continues there.
+// A piece that fails leaves the pieces before it, and the next run continues there.
 func TestRun_ContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	d := open(t)
@@ -162,12 +186,140 @@ func TestRun_ContinuesAfterAFailure(t *testing.T) {
 	if _, err := r.Run(t.Context()); err == nil {
 		t.Fatal("want the error of the constraint")
 	}
-	if n := d.Number(`SELECT count(*) FROM roll_ups WHERE upto = 'p100' AND done_at IS NULL`); n != 1 {
-		t.Error("want the first chunk of the first day done, and no other")
+	if n := d.Number(`SELECT count(*) FROM roll_ups WHERE upto_id > 0 AND done_at IS NULL`); n == 0 {
+		t.Error("want a day that is half done")
 	}
 	d.Exec(`ALTER TABLE daily_sales DROP CONSTRAINT half`)
 	if days, err := r.Run(t.Context()); err != nil || len(days) != due(d) {
 		t.Errorf("got %v, %v", days, err)
 	}
 	wantSums(t, d)
+}
+
+// The connection is lost at the end of each third piece, for a while: its transaction is rolled back.
+func TestRun_ContinuesAfterALostConnection(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	r := roller(t, d)
+	d.Exec(`CREATE SEQUENCE pieces; ALTER SEQUENCE pieces OWNED BY roll_ups.upto_id`)
+	d.Exec(`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('pieces') % 3 = 0 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+		RETURN NEW;
+	END $$`)
+	d.Exec(`CREATE TRIGGER lose AFTER UPDATE ON roll_ups FOR EACH ROW EXECUTE FUNCTION lose()`)
+	lost := 0
+	for ; lost < 100; lost++ {
+		if _, err := r.Run(t.Context()); err == nil {
+			break
+		}
+	}
+	if lost < 3 || lost == 100 {
+		t.Errorf("%d runs lost their connection: this shows nothing", lost)
+	}
+	wantSums(t, d)
+}
+
+// A product cannot be divided, but its sales can. The trigger counts the transactions.
+func TestRun_DividesTheSalesOfOneProduct(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.Exec(`UPDATE order_lines SET sku = 'p001'; UPDATE stock_movements SET sku = 'p001', created_at = ` + daysAgo(2, "5 hours"))
+	d.Exec(`CREATE SEQUENCE pieces; ALTER SEQUENCE pieces OWNED BY roll_ups.upto_id`)
+	d.Exec(`CREATE FUNCTION count_piece() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('pieces'); RETURN NEW; END $$`)
+	d.Exec(`CREATE TRIGGER count_piece AFTER UPDATE ON roll_ups FOR EACH ROW EXECUTE FUNCTION count_piece()`)
+	if _, err := roller(t, d).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	movements := d.Number(`SELECT count(*) FROM stock_movements`)
+	if n := d.Number(`SELECT last_value FROM pieces`); n < movements/inPieces {
+		t.Errorf("%d movements of one product and one moment were added in %d transactions, want %d in each", movements, n, inPieces)
+	}
+	if n := d.Number(differences); n != 0 {
+		t.Errorf("%d rows of daily_sales are not the sums of the movements", n)
+	}
+}
+
+func TestRun_ADayThatFailsDoesNotStopTheLaterDays(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	r := roller(t, d)
+	d.Exec(`ALTER TABLE daily_sales ADD CONSTRAINT bad CHECK (day <> ` + daysAgo(3, "0") + `::date) NOT VALID`)
+	days, err := r.Run(t.Context())
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.ConstraintName != "bad" || len(days) != due(d)-1 {
+		t.Errorf("%v, %v: want the error of one day, and the other days", days, err)
+	}
+	d.Exec(`ALTER TABLE daily_sales DROP CONSTRAINT bad`)
+	if days, err := r.Run(t.Context()); err != nil || len(days) != 1 {
+		t.Errorf("%v, %v: want the day that failed", days, err)
+	}
+	wantSums(t, d)
+}
+
+// One error for each of many days would fill the log.
+func TestRun_NamesOnlyTheFirstDaysThatFail(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	sell(d, "p001", daysAgo(30, "1 hour"), 100)
+	d.Exec(`ALTER TABLE roll_ups ADD CONSTRAINT bad CHECK (done_at IS NULL)`)
+	_, err := roller(t, d).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "and 27 more days") {
+		t.Errorf("%v, want three errors and a number", err)
+	}
+}
+
+func TestRun_RevenueBeyondBigint(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	for range 3 {
+		sell(d, "p001", daysAgo(2, "5 hours"), 5e18)
+	}
+	if days, err := roller(t, d).Run(t.Context()); err != nil || len(days) != due(d) {
+		t.Errorf("%v, %v", days, err)
+	}
+	wantSums(t, d)
+}
+
+// A server that stops answering does not enforce its own timeouts. The batch waits for the roll-up.
+func TestRun_OnASilentServerIsBounded(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	r := roller(t, d)
+	var sent *pgtest.Statements
+	r.Pool, sent = d.Recording()
+	if _, err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := sent.All("")
+	if len(all) < 30 {
+		t.Errorf("%d statements: this shows nothing", len(all))
+	}
+	for _, s := range all {
+		if !s.Bounded {
+			t.Errorf("sent without a deadline: %s", s.SQL)
+		}
+	}
+}
+
+// Whatever else is in the tables: with a part of a day that grows with them, a day of millions is never done.
+func TestRun_APieceReadsNoMoreThanItsRows(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.Exec(`UPDATE stock_movements SET created_at = ` + daysAgo(2, "5 hours"))
+	r := roller(t, d)
+	var sent *pgtest.Statements
+	r.Pool, sent = d.Recording()
+	if _, err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(`DELETE FROM daily_sales; UPDATE roll_ups SET upto_time = NULL, upto_id = 0, done_at = NULL`)
+	pieces := sent.All("UPDATE roll_ups")
+	if len(pieces) < 285/inPieces {
+		t.Errorf("%d pieces: this shows nothing", len(pieces))
+	}
+	for _, s := range pieces {
+		if n := d.RowsRead(s); n > 10*inPieces {
+			t.Errorf("a piece of %d movements read %d rows", inPieces, n)
+		}
+	}
 }
