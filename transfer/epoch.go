@@ -1,9 +1,11 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -13,22 +15,53 @@ import (
 // Epochs counts the accounts by the epoch of their fence; "" stands for none yet. More than
 // one epoch besides "" means that a lock service was replaced without a NewEpoch.
 func Epochs(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
+	accounts := map[string]int64{}
+	for after := uuid.Nil; ; {
+		page, last, err := readEpochs(ctx, pool, after)
+		if err != nil {
+			return nil, fmt.Errorf("transfer: fence epochs: %w", err)
+		}
+		if len(page) == 0 {
+			return accounts, nil
+		}
+		for epoch, n := range page {
+			accounts[epoch] += n
+		}
+		after = last
+	}
+}
+
+// epochPage is how many accounts are read at a time, and at most locked.
+const epochPage = 1000
+
+// readEpochs counts the next accounts by their epoch, without locks, and returns the last of them.
+func readEpochs(ctx context.Context, pool *pgxpool.Pool, after uuid.UUID) (accounts map[string]int64, last uuid.UUID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server enforces no statement_timeout
 	defer cancel()
-	rows, _ := pool.Query(ctx, `SELECT fence_epoch, count(*) FROM accounts GROUP BY fence_epoch`)
+	// The text of a uuid has its order, and PostgreSQL before 18 has no max(uuid).
+	rows, _ := pool.Query(ctx, `
+		SELECT fence_epoch, count(*), max(id::text)::uuid
+		FROM (
+			SELECT id, fence_epoch
+			FROM accounts
+			WHERE id > $1
+			ORDER BY id
+			LIMIT $2) AS page
+		GROUP BY fence_epoch`, after, epochPage)
 	var (
-		epoch    string
-		n        int64
-		accounts = map[string]int64{}
+		epoch string
+		n     int64
+		id    uuid.UUID
 	)
-	_, err := pgx.ForEachRow(rows, []any{&epoch, &n}, func() error {
+	accounts, last = map[string]int64{}, after
+	_, err = pgx.ForEachRow(rows, []any{&epoch, &n, &id}, func() error {
 		accounts[epoch] = n
+		if bytes.Compare(id[:], last[:]) > 0 {
+			last = id
+		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("transfer: fence epochs: %w", err)
-	}
-	return accounts, nil
+	return accounts, last, err
 }
 
 // NewEpoch moves the accounts of epoch was to epoch now, resets their fences to 0, and
@@ -47,19 +80,37 @@ func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (account
 		return 0, fmt.Errorf("%w: the new epoch needs a non-empty name that differs from the old one: %q after %q", ErrInvalid, now, was)
 	}
 	for {
-		n, err := handOver(ctx, pool, was, now)
+		n, err := walk(ctx, pool, was, now)
+		accounts += n
 		if err != nil {
 			return accounts, fmt.Errorf("transfer: new fence epoch: %w", err)
 		}
-		if n == 0 {
+		if n == 0 { // a process of the old epoch may open an account behind the walk
 			return accounts, nil
 		}
-		accounts += n
 	}
 }
 
-// handOver moves up to 500 accounts to epoch now, in one transaction.
-func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string) (n int64, err error) {
+// walk moves the accounts of epoch was, in pages of all accounts by id: a page of the accounts that are left would read
+// all that were moved before it.
+func walk(ctx context.Context, pool *pgxpool.Pool, was, now string) (moved int64, err error) {
+	for after := uuid.Nil; ; {
+		page, last, err := readEpochs(ctx, pool, after)
+		if len(page) == 0 || err != nil {
+			return moved, err
+		}
+		if page[was] > 0 {
+			n, err := handOver(ctx, pool, was, now, after, last)
+			if moved += n; err != nil {
+				return moved, err
+			}
+		}
+		after = last
+	}
+}
+
+// handOver moves the accounts of a page, after after and up to last, in one transaction.
+func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string, after, last uuid.UUID) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server enforces no statement_timeout
 	defer cancel()
 	// In id order, like every transaction that locks more than one account.
@@ -70,10 +121,10 @@ func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string) (n int64
 			WHERE id IN (
 				SELECT id
 				FROM accounts
-				WHERE fence_epoch = $1
+				WHERE id > $3 AND id <= $4
+				AND fence_epoch = $1
 				ORDER BY id
-				LIMIT 500
-				FOR UPDATE)`, was, now)
+				FOR UPDATE)`, was, now, after, last)
 		if n = tag.RowsAffected(); err != nil || n == 0 {
 			return err
 		}

@@ -125,3 +125,58 @@ func TestEpoch_AnAccountWithoutAnEpochTakesTheFirst(t *testing.T) {
 	}
 	b.mustHold()
 }
+
+// open opens accounts with ids in order. The last of them are of the epoch "old".
+func (b *bank) openMany(accounts, old int) {
+	b.T.Helper()
+	b.Exec(`
+		INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_epoch)
+		SELECT ('00000000-0000-4000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, gen_random_uuid(), 'EUR', 0, 0,
+		       CASE WHEN i > $1 - $2 THEN 'old' ELSE 'new' END
+		FROM generate_series(1, $1::int) AS i`, accounts, old)
+	b.Exec(`ANALYZE accounts`)
+}
+
+// Most accounts were moved by a NewEpoch that was interrupted. A page of the accounts that are left would read all of
+// these first, and with millions of them exceed the time limit of a statement.
+func TestNewEpoch_APageReadsNoMoreThanItsAccounts(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{})
+	const accounts, old = 20_000, 2_500
+	b.openMany(accounts, old)
+	pool, sent := b.Recording()
+	if n, err := transfer.NewEpoch(t.Context(), pool, "old", "new"); n != old || err != nil {
+		t.Fatalf("%d, %v, want %d", n, err, old)
+	}
+	epochs, err := transfer.Epochs(t.Context(), pool)
+	if err != nil || len(epochs) != 1 || epochs["new"] != accounts {
+		t.Errorf("%v, %v", epochs, err)
+	}
+	statements := sent.All("FROM accounts")
+	var most int64
+	for _, s := range statements {
+		most = max(most, b.RowsRead(s))
+	}
+	if len(statements) < 4 || most > 3000 {
+		t.Errorf("one of %d statements read %d rows of %d accounts, want at most 3000", len(statements), most, accounts)
+	}
+}
+
+func TestAccounts_ReadsOnlyTheAccountsOfTheOwner(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{})
+	b.openMany(20_000, 0)
+	p := b.pair(1, 1)
+	pool, sent := b.Recording()
+	cfg := b.cfg
+	cfg.Pool = pool
+	svc, _ := b.another(cfg)
+	if list, err := svc.Accounts(t.Context(), p.alice); len(list) != 1 || err != nil {
+		t.Fatalf("%v, %v", list, err)
+	}
+	for _, s := range sent.All("FROM accounts") {
+		if n := b.RowsRead(s); n != 1 {
+			t.Errorf("read %d rows for one account:\n%s", n, s.SQL)
+		}
+	}
+}
