@@ -140,7 +140,7 @@ func TestMigrate_ADayThatIsHalfDoneBeginsAgain(t *testing.T) {
 		DROP INDEX stock_movements_by_time;
 		CREATE INDEX stock_movements_time ON stock_movements USING brin (created_at);
 		DELETE FROM inventory_goose_version WHERE version_id > 5;
-		INSERT INTO roll_ups VALUES ('2026-11-01', 'z', now()), ('2026-11-02', 'm', NULL);
+		INSERT INTO roll_ups (day, upto, done_at) VALUES ('2026-11-01', 'z', now()), ('2026-11-02', 'm', NULL);
 		INSERT INTO daily_sales VALUES ('2026-11-01', 'a', 1, 100, 'EUR'), ('2026-11-02', 'a', 2, 200, 'EUR')`)
 	if err := inventory.Migrate(t.Context(), d.URL); err != nil {
 		t.Fatal(err)
