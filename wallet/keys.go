@@ -80,18 +80,52 @@ func (s *Service) HasKey(ctx context.Context, req Request) (bool, error) {
 // Purge deletes the refusals older than olderThan, at least KeysKept, and returns how many it
 // deleted. A request with the key of one is then new. Operations that had an effect are kept
 // for ever: they are the ledger, and their _id is made of the key.
-func Purge(ctx context.Context, db *mongo.Database, olderThan time.Duration) (int64, error) {
+func Purge(ctx context.Context, db *mongo.Database, olderThan time.Duration) (purged int64, err error) {
 	if olderThan < KeysKept {
 		return 0, fmt.Errorf("%w: keys are kept at least %v", ErrInvalid, KeysKept)
 	}
-	result, err := durable(db).Collection("wallet_operations").DeleteMany(ctx, bson.D{
+	for {
+		n, more, err := purgePage(ctx, durable(db).Collection("wallet_operations"), olderThan)
+		purged += n
+		if err != nil {
+			return purged, fmt.Errorf("wallet: purge keys: %w", err)
+		}
+		if !more {
+			return purged, nil
+		}
+	}
+}
+
+// purgeMax is how many refusals a statement deletes: millions would take longer than ClientTimeout.
+const purgeMax = 1000
+
+// purgePage deletes the oldest refusals. There are more unless it found less than a page.
+func purgePage(ctx context.Context, operations *mongo.Collection, olderThan time.Duration) (purged int64, more bool, err error) {
+	old := bson.D{
 		{Key: "refused", Value: bson.D{{Key: "$exists", Value: true}}},
 		{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{ // by the server's clock, which wrote createdAt
 			"$createdAt", bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", olderThan.Milliseconds()}}},
 		}}}},
-	})
-	if err != nil {
-		return 0, fmt.Errorf("wallet: purge keys: %w", err)
 	}
-	return result.DeletedCount, nil
+	cursor, err := operations.Find(ctx, old, options.Find().
+		SetSort(bson.D{{Key: "createdAt", Value: 1}}).SetLimit(purgeMax).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		return 0, false, err
+	}
+	var page []struct {
+		ID bson.RawValue `bson:"_id"`
+	}
+	if err := cursor.All(ctx, &page); err != nil || len(page) == 0 {
+		return 0, false, err
+	}
+	ids := make(bson.A, 0, len(page))
+	for _, p := range page {
+		ids = append(ids, p.ID)
+	}
+	// Since then another process may have deleted one, and a request have used its key again.
+	result, err := operations.DeleteMany(ctx, append(old, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}))
+	if err != nil {
+		return 0, false, err
+	}
+	return result.DeletedCount, len(page) == purgeMax, nil
 }

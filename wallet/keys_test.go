@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking/idempotency"
 	"shop/locking/locktest"
@@ -261,4 +263,47 @@ func TestPurge_ForgetsOldRefusalsAndKeepsTheRest(t *testing.T) {
 	if _, err := wallet.Purge(t.Context(), c.db, time.Hour); !errors.Is(err, wallet.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid for less than KeysKept", err)
 	}
+}
+
+// Many refusals are deleted in pages: one statement for all of them would exceed ClientTimeout.
+func TestPurge_DeletesInPages(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 0)
+	if reply, err := c.Debit(t.Context(), newRequest(p.alice), p.a, 101); err != nil || !isRefused(reply) {
+		t.Fatalf("%s, %v", reply.Body, err)
+	}
+	const refusals = 2500
+	many := mongo.Pipeline{
+		{{Key: "$set", Value: bson.D{{Key: "n", Value: bson.D{{Key: "$range", Value: bson.A{0, refusals}}}}}}},
+		{{Key: "$unwind", Value: "$n"}},
+		{{Key: "$set", Value: bson.D{
+			{Key: "key", Value: bson.D{{Key: "$toString", Value: "$n"}}},
+			{Key: "createdAt", Value: bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", (25 * time.Hour).Milliseconds()}}}},
+		}}},
+		{{Key: "$unset", Value: bson.A{"n", "_id"}}},
+	}
+	operations := c.db.Collection("wallet_operations")
+	cursor, err := operations.Aggregate(t.Context(), many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copies []bson.M
+	if err := cursor.All(t.Context(), &copies); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range copies {
+		one["_id"] = uuid.New()
+	}
+	if _, err := operations.InsertMany(t.Context(), copies); err != nil {
+		t.Fatal(err)
+	}
+	_, w := c.watched(wallet.Config{})
+	if n, err := wallet.Purge(t.Context(), w.db, wallet.KeysKept); n != refusals || err != nil {
+		t.Errorf("purged %d, %v, want %d", n, err, refusals)
+	}
+	if deletes := slices.DeleteFunc(w.sent, func(c bson.Raw) bool { return c.Index(0).Key() != "delete" }); len(deletes) < 3 {
+		t.Errorf("%d refusals were deleted by %d commands, want at most 1000 by each", refusals, len(deletes))
+	}
+	c.mustHold()
 }
