@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/inventory"
 	"shop/locking/invariant"
@@ -16,12 +19,23 @@ import (
 	"shop/wallet"
 )
 
-// auditCmd counts violations of the invariants. The shop may run at the same time: every
-// check is one statement, so it sees one snapshot.
-type auditCmd struct{ stores }
+// auditCmd counts violations of the invariants. The shop may run at the same time: the checks of PostgreSQL read one
+// snapshot, and each check of MongoDB one of its own.
+type auditCmd struct {
+	stores
+	Limit time.Duration `env:"SHOP_AUDIT_LIMIT" default:"15m" help:"How long one check may take. Each reads whole tables, so the limits of a request do not apply. MongoDB itself keeps what a check reads for 5 minutes (minSnapshotHistoryWindowInSeconds)."`
+}
 
-// Run fails if an invariant is violated.
-func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
+// Validate checks the settings before the command connects.
+func (c *auditCmd) Validate() error {
+	if c.Limit < time.Second {
+		return errors.New("--limit must be at least 1s")
+	}
+	return c.stores.Validate()
+}
+
+// Run fails if an invariant is violated. Its progress goes to stderr.
+func (c *auditCmd) Run(ctx context.Context, std stdio) error {
 	pool, err := c.open(ctx, 1)
 	if err != nil {
 		return err
@@ -35,21 +49,71 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer disconnect(wallets)
-	broken, all := 0, 0
-	for _, flow := range flows {
-		findings, err := flow.audit(ctx, pool, wallets)
-		if err != nil {
+	a := audit{std: std, limit: c.Limit}
+	err = snapshot(ctx, pool, c.Limit, func(tx pgx.Tx) error {
+		query := invariant.SQL[pgx.Rows](tx)
+		if err := a.check(ctx, "inventory", inventory.Invariants, query); err != nil {
 			return err
 		}
-		all += len(findings)
-		broken += printFindings(out, flow.name, flow.of.Invariants, findings)
+		return a.check(ctx, "transfer", transfer.Invariants, query)
+	})
+	if err != nil {
+		return err
 	}
 	if wallets == nil {
-		fmt.Fprintln(out, "wallet     not checked: no --mongo-url (SHOP_MONGO_URL)")
+		fmt.Fprintln(std.out, "wallet     not checked: no --mongo-url (SHOP_MONGO_URL)")
+	} else if err := a.check(ctx, "wallet", wallet.Invariants, wallet.Pipelines(wallets)); err != nil {
+		return err
 	}
-	if broken > 0 {
-		return fmt.Errorf("audit: %d of %d invariants are broken", broken, all)
+	if a.broken > 0 {
+		return fmt.Errorf("audit: %d of %d invariants are broken", a.broken, a.all)
 	}
+	return nil
+}
+
+// snapshot runs fn in a transaction that reads one snapshot. The limits of the pool are those of a request: they end
+// before a table of millions is read.
+func snapshot(ctx context.Context, pool *pgxpool.Pool, limit time.Duration, fn func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			SELECT set_config('statement_timeout', $1, true),
+			       set_config('idle_in_transaction_session_timeout', $1, true),
+			       set_config('work_mem', '64MB', true), -- otherwise each join of large tables goes through files
+			       CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL -- PostgreSQL 17 and later
+			            THEN set_config('transaction_timeout', '0', true) END`, strconv.FormatInt(limit.Milliseconds(), 10))
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+		return fn(tx)
+	})
+}
+
+// audit is one run of the command.
+type audit struct {
+	std         stdio
+	limit       time.Duration
+	all, broken int // invariants
+}
+
+// check runs the checks of a flow, and prints a line for each check when it begins and ends.
+func (a *audit) check(ctx context.Context, flow string, set invariant.Set, query func(context.Context, invariant.Check) ([]string, error)) error {
+	findings, err := invariant.Run(ctx, set.Checks, func(ctx context.Context, check invariant.Check) ([]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, a.limit) // a silent server enforces no limit; MongoDB has no other one
+		defer cancel()
+		begun := time.Now()
+		fmt.Fprintf(a.std.err, "audit: %s %s ... ", flow, check.Name)
+		ids, err := query(ctx, check)
+		fmt.Fprintf(a.std.err, "%.1f s\n", time.Since(begun).Seconds())
+		if err != nil && time.Since(begun) >= a.limit {
+			err = fmt.Errorf("%w\nit took longer than --limit (SHOP_AUDIT_LIMIT), %v", err, a.limit)
+		}
+		return ids, err
+	})
+	if err != nil {
+		return err
+	}
+	a.all += len(findings)
+	a.broken += printFindings(a.std.out, flow, set.Invariants, findings)
 	return nil
 }
 
@@ -67,28 +131,8 @@ func printFindings(out io.Writer, flow string, list []invariant.Invariant, findi
 	return broken
 }
 
-// flows are the lessons, with the audits of their stores.
-var flows = []struct {
-	name  string
-	of    invariant.Set
-	audit func(context.Context, *pgxpool.Pool, *mongo.Database) (invariant.Findings, error)
-}{
-	{"inventory", inventory.Invariants, func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
-		return invariant.Run(ctx, inventory.Invariants.Checks, invariant.SQL(pool))
-	}},
-	{"transfer", transfer.Invariants, func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
-		return invariant.Run(ctx, transfer.Invariants.Checks, invariant.SQL(pool))
-	}},
-	{"wallet", wallet.Invariants, func(ctx context.Context, _ *pgxpool.Pool, wallets *mongo.Database) (invariant.Findings, error) {
-		if wallets == nil {
-			return nil, nil
-		}
-		return invariant.Run(ctx, wallet.Invariants.Checks, wallet.Pipelines(wallets))
-	}},
-}
-
-// auditNumbers runs the audit for GET /v1/audit. It fails if a configured MongoDB is down,
-// because a partial audit would look like a complete one.
+// auditNumbers runs the audit for GET /v1/audit, within the limits of a request. It fails if a configured MongoDB is
+// down, because a partial audit would look like a complete one.
 func (a *app) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
 	stock, err := inventory.Audit(ctx, a.pool)
 	if err != nil {

@@ -79,3 +79,48 @@ func TestAudit_FailsOnADatabaseWithoutTables(t *testing.T) {
 		t.Errorf("exit status %d, %v\n%s", exitCode(err), err, out)
 	}
 }
+
+// slowProducts is a table of products that takes 300 ms to read, as one of millions does.
+var slowProducts = []string{
+	`ALTER TABLE products RENAME TO all_products`,
+	`CREATE VIEW products AS SELECT all_products.* FROM all_products, pg_sleep(0.3)`,
+}
+
+// Each check reads whole tables. The limit of a statement is that of a request, and ends before a large table is read.
+func TestAudit_OutlastsTheLimitOfAStatement(t *testing.T) {
+	url, _ := newDatabase(t)
+	for _, statement := range slowProducts {
+		execute(t, url, statement)
+	}
+	url += "&statement_timeout=200"
+	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")
+	if err != nil || !strings.Contains(out, "stock-balance (S1)") || !strings.Contains(out, "audit: inventory S1 lines ... 0.") {
+		t.Errorf("%v: want the numbers, and a line for each check\n%s", err, out)
+	}
+	execute(t, url, `CREATE OR REPLACE VIEW products AS SELECT all_products.* FROM all_products, pg_sleep(1.5)`)
+	out, err = shop(t, "audit", "--postgres-url", url, "--mongo-url=", "--limit=1s")
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "S1 lines") || !strings.Contains(err.Error(), "--limit") {
+		t.Errorf("exit status %d, %v: want the check that took too long\n%s", exitCode(err), err, out)
+	}
+	if _, err := shop(t, "audit", "--postgres-url", url, "--limit=0s"); exitCode(err) != 2 {
+		t.Errorf("%v, want wrong usage", err)
+	}
+}
+
+// All checks of PostgreSQL read one moment, and write nothing.
+func TestAudit_ReadsOneSnapshot(t *testing.T) {
+	url, _ := newDatabase(t)
+	for _, statement := range []string{
+		`ALTER TABLE products RENAME TO all_products`,
+		`CREATE FUNCTION snapshot() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+			ASSERT current_setting('transaction_isolation') = 'repeatable read' AND current_setting('transaction_read_only')::boolean;
+			RETURN true;
+		END $$`,
+		`CREATE VIEW products AS SELECT * FROM all_products WHERE snapshot()`,
+	} {
+		execute(t, url, statement)
+	}
+	if out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url="); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -74,6 +75,9 @@ func (c *migrateCmd) grant(ctx context.Context) error {
 	return err
 }
 
+// indexWait bounds a statement of MongoDB that may build an index of millions of documents.
+const indexWait = time.Hour
+
 // migrateWallets does for MongoDB what migrateAll does for PostgreSQL.
 func migrateWallets(ctx context.Context, s mongoSettings) error {
 	db, err := s.connect()
@@ -84,6 +88,8 @@ func migrateWallets(ctx context.Context, s mongoSettings) error {
 	if err := checkCollections(ctx, db); err != nil && !errors.Is(err, errNoCollections) {
 		return unusable(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, indexWait) // in place of the client's limit, which is that of a request
+	defer cancel()
 	return wallet.Migrate(ctx, db)
 }
 

@@ -2,8 +2,12 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // handlers implements the generated StrictServerInterface: each method is one call into
@@ -36,10 +40,14 @@ func (s handlers) GetProduct(ctx context.Context, r GetProductRequestObject) (Ge
 }
 
 // GetAudit counts violations of the invariants while the shop serves. Each number comes
-// from one statement, so from one snapshot.
+// from one statement, so from one snapshot. Large tables take longer than a request may: then it says so.
 func (s handlers) GetAudit(ctx context.Context, _ GetAuditRequestObject) (GetAuditResponseObject, error) {
 	numbers, err := s.cfg.Audit(ctx)
-	if err != nil {
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &pg) && pg.Code == "57014": // statement_timeout
+		return nil, withDetail(fmt.Errorf("%w: %w", errTooLong, err), tooLong, s.cfg.Limits.Request)
+	case err != nil:
 		return nil, err
 	}
 	return GetAudit200JSONResponse(numbers), nil

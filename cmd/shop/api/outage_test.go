@@ -2,12 +2,16 @@ package api_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/cmd/shop/api"
@@ -110,4 +114,30 @@ func TestOutage_AKeyThatCannotBeLookedUpIsBusy(t *testing.T) {
 	}
 	s.buy("k", "coffee", "1").want(t, 201, "")
 	s.wantOrders(1)
+}
+
+// The tables are too large for the audit of a request. A repetition does not help, and the answer says what does.
+func TestOutage_AnAuditThatTakesTooLongSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for name, err := range map[string]error{
+		"PostgreSQL's limit": fmt.Errorf("audit S1 pairs: %w", &pgconn.PgError{Code: "57014", Severity: "ERROR"}),
+		"MongoDB's limit":    fmt.Errorf("audit M2 operations: %w", context.DeadlineExceeded),
+		"the request's":      nil,
+	} {
+		slow := s.besideWith(func(c *api.Config) {
+			c.Limits.Request = time.Second
+			c.Audit = func(ctx context.Context) (map[string]map[string]int64, error) {
+				if err != nil {
+					return nil, err
+				}
+				<-ctx.Done()
+				return nil, errors.New("the driver's own words")
+			}
+		})
+		a := slow.do("GET", "/v1/audit", "", s.as("admin")).want(t, 503, api.TypeBusy)
+		if !strings.Contains(a.problem.Detail, "1s") || !strings.Contains(a.problem.Detail, "shop audit") {
+			t.Errorf("%s: %q", name, a.problem.Detail)
+		}
+	}
 }

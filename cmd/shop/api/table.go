@@ -29,6 +29,7 @@ var (
 	errUnknownKeys  = errors.New("api: too many unknown keys from one address")
 	errSlowBody     = errors.New("api: the body did not arrive in time")
 	errFull         = errors.New("api: too many requests in flight")
+	errTooLong      = errors.New("api: the audit did not end in time")
 	errAway         = errors.New("api: the database is unavailable, nothing was done") // joined with its cause
 )
 
@@ -72,6 +73,7 @@ const (
 	sendJSON    = "Send application/json in UTF-8, without a content encoding."
 	sendBearer  = "Send the header Authorization: Bearer KEY with a valid API key."
 	adminsOnly  = "This route requires the key of an administrator."
+	tooLong     = "The audit did not end within the time limit of a request, %v. If every store answers, there is too much for it: run shop audit."
 	ourFault    = "An internal error occurred. Whether the request took effect is unknown. " + again
 )
 
@@ -124,6 +126,7 @@ var table = []struct {
 	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
 	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: 1, detail: nothingDone}},
 	{is(locking.ErrStale), kind{typ: TypeStale, title: "Overtaken", status: 503, wait: 1, detail: nothingDone}},
+	{is(errTooLong), kind{typ: TypeBusy, title: "Busy", status: 503, wait: 30}},
 	{is(errAway), kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
 	{is(errSlowBody), kind{typ: TypeRequestTimeout, title: "Request timeout", status: 408, detail: slowBody}},
 	{is(errShare), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: 1, detail: tooMany}},
