@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -48,7 +49,7 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 		return &usageError{err}
 	}
 	defer serveMetrics(listener, sig.log, metricsHandler(sig.metrics))()
-	pool, err := c.open(ctx, 2)
+	pool, err := c.open(ctx, 6) // for the parts of a round, which run at the same time
 	if err != nil {
 		return err
 	}
@@ -104,23 +105,28 @@ type batch struct {
 	wallets *mongo.Database // nil: none
 }
 
-// once runs one round. Each part runs even if another has failed.
+// once runs one round. Its parts run at the same time, and each even if another has failed: millions of expired holds
+// take hours, which the sales of a day must not wait for.
 func (b batch) once(ctx context.Context) error {
-	swept, sweepErr := b.sweep(ctx)
-	keys, keysErr := pgtx.Purge(ctx, b.pool, pgtx.KeysKept)
 	var (
-		refusals  int64
-		walletErr error
+		swept                                   int
+		keys, refusals                          int64
+		sweepErr, keysErr, walletErr, rollUpErr error
+		parts                                   sync.WaitGroup
 	)
+	parts.Go(func() { swept, sweepErr = b.sweep(ctx) })
+	parts.Go(func() { keys, keysErr = pgtx.Purge(ctx, b.pool, pgtx.KeysKept) })
+	parts.Go(func() { rollUpErr = b.rollUp(ctx) })
 	if b.wallets != nil {
-		refusals, walletErr = wallet.Purge(ctx, b.wallets, wallet.KeysKept)
+		parts.Go(func() { refusals, walletErr = wallet.Purge(ctx, b.wallets, wallet.KeysKept) })
 	}
+	parts.Wait()
 	level := slog.LevelDebug
 	if int64(swept)+keys+refusals > 0 {
 		level = slog.LevelInfo
 	}
 	b.log.Log(ctx, level, "batch", "holds_expired", swept, "keys_purged", keys, "wallet_refusals_purged", refusals)
-	return errors.Join(b.rollUp(ctx), sweepErr, keysErr, walletErr)
+	return errors.Join(rollUpErr, sweepErr, keysErr, walletErr)
 }
 
 // rollUp adds up the sales of the days that are due. It is no error if another server does so.
