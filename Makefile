@@ -7,6 +7,7 @@ SHOP      := bin/shop
 PROVE     := bin/prove
 BENCHTIME ?= 2s
 PAIRS     ?= 10
+ROWS      ?= 3000000
 .DEFAULT_GOAL := help
 
 # With -trimpath, what was compiled in one checkout need not be compiled again in the next.
@@ -148,6 +149,10 @@ hot: build ## combined against the plain strategies and the other locks, with ta
 	@$(STACK) -- bin/peers --lock --pairs $(PAIRS)
 	@go test -run '^$$' -bench Waiting -benchtime 1x ./locking/combine | grep ^Benchmark
 
+size: build ## fill the stores with ROWS rows, and time each command of docs/operations.md; ROWS=3000000 takes an hour on two cores
+	@go build -o bin/ ./loadtest/size
+	@$(MEMORY) $(STACK) -- bin/size --rows $(ROWS)
+
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
 
@@ -187,4 +192,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples once newest newest-proof schemathesis bench peers hot picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt
+.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples once newest newest-proof schemathesis bench peers hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt
