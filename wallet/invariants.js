@@ -3,6 +3,9 @@
 // majority-committed snapshot, so it may run under traffic. The proof, `shop audit` and
 // /v1/audit run this file.
 //
+// A check with "pieces" looks at one operation or entry after another, and at what its transaction wrote beside it. So it
+// is run for ranges of _id, each in a snapshot of its own: MongoDB keeps a snapshot for some minutes only.
+//
 // An entry or an operation whose other side is missing must be found too, so nothing is joined
 // by a $lookup alone: sums begin with all wallets and all entries.
 //
@@ -36,6 +39,7 @@ db.wallets.aggregate([
 
 // name: M2 operations
 // finds: operation whose entries are not those of its kind, or refusal with entries
+// pieces: by _id
 db.wallet_operations.aggregate([
 {"$lookup": {"from": "wallet_entries", "localField": "_id", "foreignField": "operation", "as": "entries"}},
 {"$set": {
@@ -61,6 +65,7 @@ db.wallet_operations.aggregate([
 //
 // name: M2 entries
 // finds: operation that does not exist, but has entries
+// pieces: by _id
 db.wallet_entries.aggregate([
 {"$lookup": {"from": "wallet_operations", "localField": "operation", "foreignField": "_id", "as": "operations"}},
 {"$match": {"operations": []}},
@@ -83,6 +88,7 @@ db.wallet_entries.aggregate([
 
 // name: I-ONCE answers
 // finds: operation that was done although its stored answer is a refusal, or the reverse
+// pieces: by _id
 db.wallet_operations.aggregate([
 {"$match": {"$expr": {"$eq": [
 	{"$gt": ["$refused", null]},

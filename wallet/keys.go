@@ -97,7 +97,7 @@ func Purge(ctx context.Context, db *mongo.Database, olderThan time.Duration) (pu
 }
 
 // purgeMax is how many refusals a statement deletes: millions would take longer than ClientTimeout.
-const purgeMax = 1000
+const purgeMax = 200
 
 // purgePage deletes the oldest refusals. There are more unless it found less than a page.
 func purgePage(ctx context.Context, operations *mongo.Collection, olderThan time.Duration) (purged int64, more bool, err error) {

@@ -56,6 +56,18 @@ func (w *commandLog) names(t *testing.T) (names []string) {
 	return names
 }
 
+// count returns how many commands of a name were sent.
+func (w *commandLog) count(name string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, command := range w.sent {
+		if command.Index(0).Key() == name {
+			n++
+		}
+	}
+	return n
+}
+
 // concerns returns the write concerns of all commits.
 func (w *commandLog) concerns() (levels []string) {
 	w.mu.Lock()

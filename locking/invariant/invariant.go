@@ -61,6 +61,7 @@ type Check struct {
 	Invariant string // S1, I-ONCE …: several checks may belong to one
 	Means     string // what an id in the result identifies
 	From      string // the first collection of an aggregation in MongoDB
+	Pieces    bool   // it looks at each document of From by itself, so it may be run for ranges of _id
 	Query     string // returns one text column, or _id
 }
 
@@ -73,7 +74,7 @@ type Check struct {
 //
 // A check belongs to the invariant whose code (in capitals) begins its name; without a
 // code it is an invariant of its own. "-- number: oversold" in place of the name makes
-// the query one of Set.Numbers.
+// the query one of Set.Numbers. "-- pieces: by _id" sets Pieces.
 func Parse(text string) (s Set) {
 	var check Check
 	number := false
@@ -100,6 +101,8 @@ func Parse(text string) (s Set) {
 			check.Name, number = value, what == "number"
 		case what == "finds":
 			check.Means = value
+		case what == "pieces":
+			check.Pieces = value == "by _id"
 		}
 	}
 	if strings.TrimSpace(check.Query) != "" { // the last query needs no semicolon
