@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/wallet"
@@ -79,6 +80,7 @@ type stores struct {
 	mongoURL    string
 	conn        *pgx.Conn
 	db          *mongo.Database
+	window      any // of MongoDB's snapshots, before the run
 }
 
 func openStores(ctx context.Context, postgresURL, mongoURL string) (*stores, error) {
@@ -111,7 +113,21 @@ func openStores(ctx context.Context, postgresURL, mongoURL string) (*stores, err
 		return nil, err
 	}
 	s.db = client.Database(s.name)
-	return s, nil
+	get := bson.D{{Key: "getParameter", Value: 1}, {Key: snapshotWindow, Value: 1}}
+	var had bson.M
+	if err := client.Database("admin").RunCommand(ctx, get).Decode(&had); err != nil {
+		return nil, err
+	}
+	s.window = had[snapshotWindow]
+	return s, s.keepSnapshots(ctx, 300) // the default; compose/local has less
+}
+
+const snapshotWindow = "minSnapshotHistoryWindowInSeconds"
+
+// keepSnapshots sets how long MongoDB keeps a snapshot, in seconds.
+func (s *stores) keepSnapshots(ctx context.Context, seconds any) error {
+	set := bson.D{{Key: "setParameter", Value: 1}, {Key: snapshotWindow, Value: seconds}}
+	return s.db.Client().Database("admin").RunCommand(ctx, set).Err()
 }
 
 // drop removes everything, after a signal too.
@@ -121,6 +137,7 @@ func (s *stores) drop() {
 	_, _ = s.conn.Exec(ctx, "DROP SCHEMA "+s.name+" CASCADE")
 	_ = s.conn.Close(ctx)
 	_ = s.db.Drop(ctx)
+	_ = s.keepSnapshots(ctx, s.window)
 	_ = s.db.Client().Disconnect(ctx)
 }
 
