@@ -43,7 +43,8 @@ func (c *batchCmd) Validate() error {
 // Run runs one round and returns its error. With --every it runs rounds until ctx ends,
 // and logs an error before it continues with the next round.
 func (c *batchCmd) Run(ctx context.Context, std stdio) error {
-	sig := signals{log: c.Log.logger(std.err), metrics: newRegistry()}
+	log, reg := c.Log.open(std.err)
+	sig := signals{log: log, metrics: reg}
 	listener, err := listenMetrics(c.Metrics)
 	if err != nil {
 		return &usageError{err}
@@ -58,7 +59,7 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 	if err := checkMigrated(ctx, pool); err != nil {
 		return err
 	}
-	money := transfer.Config{Pool: pool, Count: countEvents(sig.metrics, "transfer", moneyKinds, transferStrategyNames())}
+	money := transfer.Config{Pool: pool, Log: log, Count: countEvents(sig.metrics, "transfer", moneyKinds, transferStrategyNames())}
 	backend, err := c.Transfers.open(ctx, c.Lab, money, sig)
 	if err != nil {
 		return err

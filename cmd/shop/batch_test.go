@@ -114,7 +114,7 @@ func TestBatch_FailsWithoutEtcdAndWithEveryTriesAgain(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	log, end := &lines{}, make(chan error, 1)
-	go func() { end <- run(ctx, append(flags, "--every=50ms"), io.Discard, log) }()
+	go func() { end <- runWith(ctx, append(flags, "--every=50ms"), io.Discard, log) }()
 	locktest.Eventually(t, "the failure is logged", func() bool { return log.find("the round is incomplete; the next round tries again") != nil })
 	do(t, etcd.Start)
 	locktest.Eventually(t, "the hold has expired", func() bool { return query(t, url, `SELECT count(*) FROM transfers WHERE state = 'expired'`) == 1 })

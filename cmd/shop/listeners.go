@@ -63,7 +63,10 @@ func serveMetrics(l net.Listener, log *slog.Logger, handler http.Handler) (stop 
 	if l == nil {
 		return func() {}
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerWait, ReadTimeout: headerWait, WriteTimeout: idleWait, IdleTimeout: idleWait}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerWait, ReadTimeout: headerWait, WriteTimeout: idleWait, IdleTimeout: idleWait,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

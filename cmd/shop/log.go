@@ -6,8 +6,16 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 )
+
+// open returns the log of a command that runs for long, and a registry that counts what the log loses.
+func (f logFlags) open(w *logWriter) (*slog.Logger, *prometheus.Registry) {
+	log, reg := f.logger(w), newRegistry()
+	w.reportTo(log, reg)
+	return log, reg
+}
 
 // logger writes JSON or text. In JSON, durations are in milliseconds and their names end
 // in _ms; slog's default is nanoseconds without a unit.

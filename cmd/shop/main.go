@@ -38,21 +38,41 @@ Each setting is a flag or an environment variable; the flag takes precedence. Ex
 0 success, 1 failure, 2 wrong usage or failure to start.`
 
 func main() {
-	logging.Disable() // go-redis returns its connection errors too
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills the process at once
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	logging.Disable()              // go-redis returns its connection errors too
+	signal.Ignore(syscall.SIGPIPE) // a write fails instead, when its reader has gone away
+	stderr := newLogWriter(os.Stderr)
+	divert(stderr)
+	err := run(untilSignal(), os.Args[1:], os.Stdout, stderr)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "shop:", err)
+		fmt.Fprintln(stderr, "shop:", err)
 	}
+	stderr.close()
 	os.Exit(exitCode(err))
 }
 
+// untilSignal returns a context that the first signal ends. A second one kills the process at once, except for SIGHUP:
+// a terminal that closes sends it twice. nohup starts a program with SIGHUP ignored, which stays so.
+func untilSignal() context.Context {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP)
+		stop()
+	})
+	return ctx
+}
+
 // stdio is what a command writes to.
-type stdio struct{ out, err io.Writer }
+type stdio struct {
+	out io.Writer
+	err *logWriter
+}
 
 // run is the whole program except os.Exit, so that tests can run it in their process.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout io.Writer, stderr *logWriter) error {
 	var (
 		c     cli
 		ended bool // by --help or --version

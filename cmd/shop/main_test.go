@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -30,8 +32,15 @@ func TestMain(m *testing.M) {
 func shop(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out lines
-	err := run(t.Context(), args, &out, &out)
+	err := runWith(t.Context(), args, &out, &out)
 	return out.String(), err
+}
+
+// runWith is run with a log to any writer.
+func runWith(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	log := newLogWriter(stderr)
+	defer log.close()
+	return run(ctx, args, stdout, log)
 }
 
 // newDatabase returns a new schema, migrated and seeded.

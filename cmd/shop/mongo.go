@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -60,6 +61,7 @@ func (s mongoSettings) connect(more ...*options.ClientOptions) (*mongo.Database,
 	if o.AppName == nil { // shown in the server's log and in currentOp
 		o.SetAppName("shop")
 	}
+	o.SetLoggerOptions(options.Logger().SetSink(mongoLog{slog.Default()}))
 	client, err := mongo.Connect(append([]*options.ClientOptions{o}, more...)...)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--mongo-url: %w", err)}

@@ -73,7 +73,7 @@ func runBatch(t *testing.T, url string) *lines {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out := &lines{}
-	if err := run(ctx, batchArgs(t, url), out, out); err != nil {
+	if err := runWith(ctx, batchArgs(t, url), out, out); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return out

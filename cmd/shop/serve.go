@@ -148,7 +148,7 @@ func (c *serveCmd) validateLimits() error {
 // Run serves until ctx ends. It opens the listeners first, so that a port in use fails the
 // start, and closes the pools last, when no request uses them.
 func (c *serveCmd) Run(ctx context.Context, std stdio) error {
-	log := c.Log.logger(std.err)
+	log, reg := c.Log.open(std.err)
 	listeners, err := c.Listeners.open()
 	if err != nil {
 		return &usageError{err}
@@ -160,7 +160,6 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 	}
 	defer traces.close(log)
 	log = traces.log(log)
-	reg := newRegistry()
 	app, err := c.assemble(ctx, log, reg, traces)
 	if err != nil {
 		return err
@@ -174,7 +173,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, out io.Writer, l
 	defer stopMetrics()
 	log.Info("serving", "address", l.api.Addr().String(), "metrics", addressOf(l.metrics), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
 	if c.Lab.Lab {
-		fmt.Fprintf(out, "http://%s/\n", l.api.Addr()) // the page
+		go fmt.Fprintf(out, "http://%s/\n", l.api.Addr()) // the page; a pipe that is not read does not stop the start
 	}
 	life := lifecycle{
 		log: log, drain: a.server.Drain, closing: a.closing, delay: c.Limits.DrainDelay,

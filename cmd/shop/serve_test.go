@@ -30,7 +30,7 @@ func startReplica(t *testing.T, databaseURL, key string, flags ...string) *repli
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{t: t, key: key, log: &lines{}, out: &lines{}, stop: stop, end: make(chan error, 1)}
 	args := append([]string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--postgres-url", databaseURL, "--lock-prefix", t.Name()}, flags...)
-	go func() { r.end <- run(ctx, args, r.out, r.log) }()
+	go func() { r.end <- runWith(ctx, args, r.out, r.log) }()
 	r.awaitServing()
 	t.Cleanup(func() {
 		stop()

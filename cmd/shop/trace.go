@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exaring/otelpgx"
+	"github.com/go-logr/logr"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
@@ -64,6 +65,7 @@ func (f traceFlags) open(ctx context.Context, log *slog.Logger) (*tracer, error)
 	if f.Endpoint == "" {
 		return nil, nil
 	}
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces were not sent", "error", err) }))
 	to, err := url.JoinPath(f.Endpoint, "v1/traces")
 	if err != nil {

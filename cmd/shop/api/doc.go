@@ -76,7 +76,8 @@
 //	PostgreSQL does not reply   when the deadline passes: 503 busy if the API key was being looked up, else 504; /readyz returns 503
 //	a body arrives slowly       408 when the deadline passes, nothing was done; it takes no slot of at_work
 //	a bug                       500 with a fixed text; the log has the stack, the client has the request id
-//	SIGTERM                     /readyz returns 503, the listener closes, bodies that take more than another second get
+//	the log is not read         its lines are dropped and counted (log_lines_lost_total); no request waits for it
+//	SIGTERM, SIGHUP             /readyz returns 503, the listener closes, bodies that take more than another second get
 //	                            503 busy, requests at work finish, then the pools close
 //
 // # Keys
