@@ -143,6 +143,8 @@
 //	a reply to renew is lost            an error that is not ErrLost        busy
 //	the session is terminated, the      Renew, Release: ErrLost             free at once: two holders
 //	server restarts                                                         until the holder hears
+//	idle_session_timeout is over        Renew, Release: ErrLost             the same: set it to 0 for the role or in the
+//	                                                                        URL, since a held session sends nothing
 //	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
 //	is next                             the lock in another session
 //	the first waiter cannot connect     nothing                             those behind it in its process wait

@@ -39,7 +39,8 @@ const sessionTurn = 5 * time.Millisecond
 // Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a
 // pool of its own that is large enough. The pool must not connect through a pooler in
 // transaction mode, where a lock and its release would be in different sessions. Its statement_timeout
-// and lock_timeout must be 0: they would end a wait, and with it the place in the queue. Its hooks must leave the
+// and lock_timeout must be 0: they would end a wait, and with it the place in the queue. So must idle_session_timeout
+// (PostgreSQL 14): it would end each lease, because Renew asks on another connection. Its hooks must leave the
 // prepared statements alone. The requests of a free key have no spans of its QueryTracer, but events of a
 // locking.Observer. The caller closes the pool, after the Store.
 func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
