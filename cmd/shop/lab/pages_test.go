@@ -152,6 +152,22 @@ func (s *served) text(path string) string {
 	return text
 }
 
+// The names of hosts have no case, and may end with a dot.
+func TestLab_EachSpellingOfThisMachineIsServed(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for host, want := range map[string]int{"LOCALHOST": 200, "localhost.": 200, "LocalHost:80": 200, "[::1]": 200, "localhost.example.com": 403, "notlocalhost": 403, ".localhost": 403} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/lab/shop", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		if res, _ := s.do(req); res.StatusCode != want {
+			t.Errorf("%s: %s, want %d", host, res.Status, want)
+		}
+	}
+}
+
 // wantOwnOrigin checks that a page of another site cannot send this request.
 func (s *served) wantOwnOrigin(path, body string) {
 	s.t.Helper()

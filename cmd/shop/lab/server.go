@@ -106,7 +106,7 @@ func loopback(host string) bool {
 		host = name
 	}
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && addr.IsLoopback()
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") || err == nil && addr.IsLoopback()
 }
 
 // Stop cancels the race or the measurement that is running, and ends all streams. No other one can be started.
