@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"shop/cmd/shop/api"
 )
@@ -33,10 +36,12 @@ func (c *clientAddCmd) Run(ctx context.Context, out io.Writer) error {
 	}
 	defer pool.Close()
 	_, key, err := api.AddClient(ctx, pool, c.Name, c.Admin)
-	if errors.Is(err, api.ErrClientExists) {
-		return fmt.Errorf("%w; a new key for it: shop client rotate %s", err, c.Name)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, api.ErrClientName):
+		return &usageError{err}
+	case errors.Is(err, api.ErrClientExists):
+		return fmt.Errorf("%w; a new key for it: shop client rotate %q", err, c.Name)
+	case err != nil:
 		return err
 	}
 	fmt.Fprintln(out, key)
@@ -63,6 +68,14 @@ func (c *clientRotateCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// oneLine quotes a name that is not one line: the table may have one from before names were checked.
+func oneLine(name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
 // clientListCmd lists the clients.
 type clientListCmd struct{ database }
 
@@ -79,7 +92,7 @@ func (c *clientListCmd) Run(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tNAME\tADMIN\tCREATED")
 	for _, client := range clients {
-		fmt.Fprintf(table, "%s\t%s\t%t\t%s\n", client.ID, client.Name, client.Admin, client.CreatedAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(table, "%s\t%s\t%t\t%s\n", client.ID, oneLine(client.Name), client.Admin, client.CreatedAt.UTC().Format(time.RFC3339))
 	}
 	return table.Flush()
 }

@@ -146,6 +146,43 @@ func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
 	}
 }
 
+// Names that look alike, or break a list, are not two clients.
+func TestClients_ANameHasOneSpelling(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	ctx := t.Context()
+	for _, name := range []string{"", " ", " alice", "alice ", "a  b", "a\nb", "a\u200bb", "a\x00b", "a\xffb", strings.Repeat("x", 65)} {
+		if _, _, err := api.AddClient(ctx, s.pool, name, false); !errors.Is(err, api.ErrClientName) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	composed, decomposed := "Zo\u00eb van Dijk", "Zoe\u0308 van Dijk"
+	if _, _, err := api.AddClient(ctx, s.pool, decomposed, false); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := api.AddClient(ctx, s.pool, composed, false); !errors.Is(err, api.ErrClientExists) {
+		t.Errorf("its other spelling: %v", err)
+	}
+	for _, name := range []string{composed, decomposed} {
+		if _, err := api.RotateKey(ctx, s.pool, name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// The table may have a name from before names were checked.
+func TestClients_AnOldNameKeepsItsKeyInRotation(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	ctx := t.Context()
+	if _, err := s.pool.Exec(ctx, `UPDATE clients SET name = 'alice ' WHERE name = 'bob'`); err != nil {
+		t.Fatal(err)
+	}
+	key := must(api.RotateKey(ctx, s.pool, "alice "))(t)
+	s.do("GET", "/v1/products", "", "Authorization: Bearer "+key).want(t, 200, "")
+	s.do("GET", "/v1/products", "").want(t, 200, "") // alice's own
+}
+
 func TestMigrate_CanBeRepeatedAndRaced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Schema(t)

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/text/secure/precis"
 
 	"shop/locking/migrate"
 )
@@ -31,6 +33,7 @@ type Client struct {
 var (
 	ErrClientExists = errors.New("api: client exists")
 	ErrNoClient     = errors.New("api: no such client")
+	ErrClientName   = errors.New("api: a client's name has 1 to 64 bytes of UTF-8, without control or invisible characters, and no blank at its ends or beside another")
 )
 
 // keyPrefix lets scanners for leaked secrets find keys of the shop.
@@ -54,8 +57,22 @@ func hashKey(key string) []byte {
 	return sum[:]
 }
 
+// clientName returns the one form of a name (Unicode NFC), so that no two names look alike for their spelling alone, and
+// each is one line of a list.
+func clientName(name string) (string, error) {
+	one, err := precis.OpaqueString.String(name)
+	if err != nil || !utf8.ValidString(name) || len(one) > 64 || one != strings.Join(strings.Fields(one), " ") {
+		return "", fmt.Errorf("%w: %q", ErrClientName, name)
+	}
+	return one, nil
+}
+
 // AddClient creates a client and returns its id and key. The key cannot be read again.
 func AddClient(ctx context.Context, pool *pgxpool.Pool, name string, admin bool) (uuid.UUID, string, error) {
+	name, err := clientName(name)
+	if err != nil {
+		return uuid.Nil, "", err
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return uuid.Nil, "", fmt.Errorf("api: add client %q: %w", name, err)
@@ -75,10 +92,17 @@ func AddClient(ctx context.Context, pool *pgxpool.Pool, name string, admin bool)
 }
 
 // RotateKey gives a client a new key. Replicas may accept the old key from their caches
-// for up to keyTTL.
+// for up to keyTTL. A name that the table has as it stands, such as an old one with a blank at its end, is taken first.
 func RotateKey(ctx context.Context, pool *pgxpool.Pool, name string) (string, error) {
 	key := newKey()
-	tag, err := pool.Exec(ctx, `UPDATE clients SET key_sha256 = $2 WHERE name = $1`, name, hashKey(key))
+	one, err := clientName(name)
+	if err != nil {
+		one = name
+	}
+	tag, err := pool.Exec(ctx, `
+		UPDATE clients SET key_sha256 = $3
+		WHERE name = (SELECT name FROM clients WHERE name IN ($1, $2) ORDER BY name <> $1 LIMIT 1)`,
+		name, one, hashKey(key))
 	if err != nil {
 		return "", fmt.Errorf("api: rotate the key of %q: %w", name, err)
 	}
