@@ -24,6 +24,26 @@ func manyLines(n int) string {
 
 var good = orderOf(line("coffee", "1"))
 
+// Numbers in the text are those that a client writes.
+func TestRefusals_TheTextHasPlainNumbers(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for quantity, want := range map[string]string{
+		"1000001":                      "The body: number must be at most 1000000.",
+		"0":                            "The body: number must be at least 1.",
+		"1" + strings.Repeat("0", 400): "The body: number is too large.",
+	} {
+		answer := s.do("POST", "/v1/orders", orderOf(line("coffee", quantity)), "Idempotency-Key: k").want(t, 422, api.TypeInvalidRequest)
+		if !strings.Contains(string(answer.body), want) {
+			t.Errorf("%.10s: %s", quantity, answer.body)
+		}
+	}
+	answer := s.do("POST", "/v1/transfers", fmt.Sprintf(`{"from":%q,"to":%q,"amount":9007199254740992,"currency":"EUR"}`, s.ids["alice"], s.ids["bob"]), "Idempotency-Key: k")
+	if want := "at most 9007199254740991."; !strings.Contains(string(answer.body), want) {
+		t.Errorf("%s", answer.body)
+	}
+}
+
 // badOrders are requests that must be refused, and must leave no trace.
 var badOrders = []struct {
 	name   string

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -103,7 +104,7 @@ func refuse(err error) error {
 	reason := "does not have the expected form"
 	schema, isSchema := errors.AsType[*openapi3.SchemaError](err)
 	if isSchema {
-		reason = schema.Reason
+		reason = reasonOf(schema)
 	}
 	switch {
 	case at.Parameter != nil:
@@ -114,6 +115,23 @@ func refuse(err error) error {
 	default:
 		return withDetail(errMalformed, "The body %s.", reason)
 	}
+}
+
+// reasonOf is the validator's reason, with numbers as a client writes them.
+func reasonOf(e *openapi3.SchemaError) string {
+	if _, ok := e.Value.(json.Number); ok {
+		return "number is too large" // it exceeds a float64; the validator names its own types
+	}
+	if e.SchemaField != "minimum" && e.SchemaField != "maximum" {
+		return e.Reason
+	}
+	words := strings.Fields(e.Reason)
+	bound, err := strconv.ParseFloat(words[len(words)-1], 64)
+	if err != nil {
+		return e.Reason
+	}
+	words[len(words)-1] = strconv.FormatFloat(bound, 'f', -1, 64)
+	return strings.Join(words, " ")
 }
 
 // memberTwice returns the first member name that occurs twice in an object of valid
