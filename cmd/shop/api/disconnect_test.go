@@ -3,6 +3,10 @@ package api_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -52,6 +56,37 @@ func TestDisconnect_LeavesNoHalfState(t *testing.T) {
 			s.wantStock("coffee", 99)
 		})
 	}
+}
+
+// Some clients end their side of the connection once the request is sent. net/http reports that as a disconnect.
+func TestDisconnect_AHalfClosedClientIsToldThatTheOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	var once sync.Once
+	s := open(t, at(inventory.AfterAcquire, func(ctx context.Context) {
+		once.Do(func() {
+			close(arrived)
+			<-ctx.Done()
+		})
+	}))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.api, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s",
+		s.keys["alice"], len(good), good)
+	<-arrived
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503") || !strings.Contains(string(answer), "/problems/outcome-unknown") ||
+		!strings.Contains(string(answer), "closed its side") || !strings.Contains(string(answer), "\r\nRetry-After: 1\r\n") {
+		t.Errorf("%v\n%s", err, answer)
+	}
+	s.do("POST", "/v1/orders", good, "Idempotency-Key: k").want(t, 201, "")
+	s.wantOrders(1)
 }
 
 // wantOrders checks the number of orders, lines, movements and keys: all exist or none.

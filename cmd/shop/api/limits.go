@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -91,12 +92,22 @@ func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 // client's disconnect, or, for a read, an unavailable database. Without it each would be
 // a 500.
 func withCause(r *http.Request, err error) error {
+	if err == nil {
+		return nil
+	}
+	typ, ended := kindOf(err).typ, r.Context().Err()
+	read := r.Method == http.MethodGet
+	cancelled := errors.Is(ended, context.Canceled) && (typ == TypeInternal || typ == TypeOutcomeUnknown)
 	switch {
-	case err == nil || kindOf(err).typ != TypeInternal:
+	case cancelled && read: // no effect could be unknown
+		return fmt.Errorf("%w: %w: %w", errAway, ended, err)
+	case cancelled:
+		return &detailed{err: fmt.Errorf("%w: %w", ended, err), detail: gone}
+	case typ != TypeInternal:
 		return err
-	case r.Context().Err() != nil:
-		return fmt.Errorf("%w: %w", r.Context().Err(), err)
-	case r.Method == http.MethodGet && pgtx.Unavailable(err):
+	case ended != nil:
+		return fmt.Errorf("%w: %w", ended, err)
+	case read && pgtx.Unavailable(err):
 		return fmt.Errorf("%w: %w", errAway, err)
 	default:
 		return err

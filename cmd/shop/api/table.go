@@ -52,6 +52,7 @@ const (
 	unknownKeys = "Too many unknown keys came from this address. " + nothingDone
 	tooManyKeys = "This client has too many stored Idempotency-Keys: each is stored for 24 hours. " + nothingDone
 	slowBody    = "The body did not arrive within the time limit of a request. " + nothingDone
+	gone        = "The client closed its side of the connection before the answer, or the server was ending. The request may have taken effect. " + again
 	mayHave     = "The request may have taken effect. " + again
 	noKey       = "Send the header Idempotency-Key with a value that is unique for each intent."
 	keyReused   = "This key was used for another request. Use a new key for a new intent."
@@ -144,7 +145,7 @@ var table = []struct {
 	// The request ended before its work: unknown, because a COMMIT may be on its way.
 	// Last, because an error of a busy or lost lock often matches these too.
 	{is(context.DeadlineExceeded), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
-	{is(context.Canceled), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
+	{is(context.Canceled), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: 1, detail: mayHave}},
 }
 
 func is(target error) func(error) bool {

@@ -74,7 +74,7 @@ var wantProblems = []struct {
 	{echo.ErrStatusRequestEntityTooLarge, TypeTooLarge, 413, false},
 	{echo.ErrUnsupportedMediaType, TypeUnsupportedMediaType, 415, false},
 	{context.DeadlineExceeded, TypeTimeout, 504, false},
-	{context.Canceled, TypeTimeout, 504, false},
+	{context.Canceled, TypeOutcomeUnknown, 503, true},
 	{errors.New("anything else"), TypeInternal, 500, false},
 	{&pgconn.PgError{Code: "XX000"}, TypeInternal, 500, false},
 }
