@@ -127,7 +127,7 @@
 //	QueueMax       bounds the requests that wait for a wallet in one process; one client may have a quarter of them.
 //	               Under combined it also bounds those that wait for a batch: all of them are the owner's
 //	majorityMax    bounds the requests, of all wallets, that wait for a majority after they have left their queues;
-//	               the others keep their turn. The connections beyond that (poolMax) are for reads and short statements
+//	               the others keep their turn. The connections beyond that (PoolMax) are for reads and short statements
 //	before both    a request for another client's wallet is refused: it waits in no queue and locks nothing.
 //	               In the queue of its payee, a payment counts towards the share of the client that pays
 //

@@ -3,6 +3,7 @@ package wallet
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -32,10 +33,10 @@ const (
 	gap       = 15 * time.Millisecond
 	heldPause = 10 * time.Millisecond
 
-	// poolMax is the number of connections to the primary, majorityMax how many of them may
+	// PoolMax is the number of connections to the primary, majorityMax how many of them may
 	// wait for a majority after their turn. The rest are for reads and for statements, which
 	// are short.
-	poolMax     = 100
+	PoolMax     = 100
 	majorityMax = 64
 
 	// heartbeat is how soon the driver probes a server again that has reported a shutdown.
@@ -72,10 +73,14 @@ func ClientOptions(uri string) (*options.ClientOptions, error) {
 		SetTimeout(ClientTimeout).
 		SetServerSelectionTimeout(ClientTimeout).
 		SetHeartbeatInterval(heartbeat).
-		SetMaxPoolSize(poolMax).
+		SetMaxPoolSize(PoolMax).
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).
 		SetRegistry(Registry())
-	if err := o.Validate(); err != nil {
+	err := o.Validate()
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return nil, fmt.Errorf("wallet: DNS does not name the hosts of a mongodb+srv URL: %s; where DNS may be down, name them in mongodb://host1:27017,host2:27017/database?replicaSet=rs0", dns.Err)
+	}
+	if err != nil {
 		// The error shows neither the URL nor the parser's error: any part of a malformed URL may be the password.
 		return nil, errors.New("wallet: not a MongoDB URL (not shown, because it may contain a password): want mongodb://user:password@host:27017/database?replicaSet=rs0")
 	}

@@ -57,7 +57,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if a.probe, err = c.open(ctx, 1); err != nil {
 		return nil, err
 	}
-	if err := checkMigrated(ctx, a.pool); err != nil {
+	if err := errors.Join(checkMigrated(ctx, a.pool), c.checkHot(ctx, a.pool)); err != nil {
 		return nil, err
 	}
 	draw := exponential(c.Lab.Seed)

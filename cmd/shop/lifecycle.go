@@ -21,19 +21,20 @@ type lifecycle struct {
 	delay   time.Duration // between draining and closing
 	timeout time.Duration // for the requests in flight
 	request time.Duration // limit of one request
+	idle    time.Duration // limit between two requests of a connection
 }
 
 // Timeouts of one connection, so that a silent client cannot hold it.
 const (
 	headerWait     = 5 * time.Second
-	idleWait       = time.Minute
+	metricsIdle    = 2 * time.Minute // longer than the usual interval of a scrape
 	headerBytesMax = 16 << 10
 	cutWait        = time.Second // between cancelling requests and cutting them off
 )
 
 // run serves until ctx ends, then stops as drawn above. It returns nil if every request
 // got its reply.
-func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
+func (l lifecycle) run(ctx context.Context, listener *connections, handler http.Handler) error {
 	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelRequests()
 	server := &http.Server{
@@ -41,7 +42,8 @@ func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.
 		ReadHeaderTimeout: headerWait,
 		ReadTimeout:       headerWait + l.request,
 		WriteTimeout:      headerWait + 2*l.request,
-		IdleTimeout:       idleWait,
+		IdleTimeout:       l.idle,
+		ConnState:         listener.state,
 		MaxHeaderBytes:    headerBytesMax,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelWarn),

@@ -41,7 +41,7 @@ func startServing(t *testing.T, life lifecycle) *serving {
 		}
 	})
 	life.log, life.request, life.closing = slog.New(slog.NewTextHandler(io.Discard, nil)), time.Minute, func() {}
-	go func() { s.end <- life.run(ctx, listener, mux) }()
+	go func() { s.end <- life.run(ctx, newConnections(listener, connLimits{100, 100}, life.log), mux) }()
 	return s
 }
 
@@ -121,7 +121,7 @@ func TestLifecycle_ALostListenerEndsTheServer(t *testing.T) {
 	}
 	listener.Close()
 	life := lifecycle{log: slog.New(slog.NewTextHandler(io.Discard, nil)), drain: func() {}, closing: func() {}, timeout: time.Second, request: time.Second}
-	if err := life.run(t.Context(), listener, http.NotFoundHandler()); err == nil {
+	if err := life.run(t.Context(), newConnections(listener, connLimits{1, 1}, life.log), http.NotFoundHandler()); err == nil {
 		t.Error("served without a listener")
 	}
 }

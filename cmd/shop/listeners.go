@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 )
 
 // listeners are opened before any connection to a store.
@@ -63,14 +64,15 @@ func serveMetrics(l net.Listener, log *slog.Logger, handler http.Handler) (stop 
 	if l == nil {
 		return func() {}
 	}
+	conns := newConnections(l, connLimits{connsMetrics, connsMetrics}, log)
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerWait, ReadTimeout: headerWait, WriteTimeout: idleWait, IdleTimeout: idleWait,
+		Handler: handler, ReadHeaderTimeout: headerWait, ReadTimeout: headerWait, WriteTimeout: time.Minute, IdleTimeout: metricsIdle, ConnState: conns.state,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(conns); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the metrics listener failed", "error", err)
 		}
 	}()

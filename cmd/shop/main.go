@@ -77,12 +77,11 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *logWriter
 		c     cli
 		ended bool // by --help or --version
 	)
-	parser, err := kong.New(
-		&c,
+	parser, err := kong.New(&c, append(trimmed(),
 		kong.Name("shop"), kong.Description(description), kong.Vars{"version": version()},
 		kong.Writers(stdout, stderr), kong.Exit(func(int) { ended = true }),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(stdout, (*io.Writer)(nil)),
-		kong.Bind(stdio{stdout, stderr}),
+		kong.Bind(stdio{stdout, stderr}))...,
 	)
 	if err != nil {
 		return err

@@ -27,12 +27,15 @@ func (s *stores) Validate() error {
 
 // mongoSettings locate the wallets.
 type mongoSettings struct {
-	MongoURL string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"MongoDB replica set and database, as in mongodb://host:27017/shop?replicaSet=rs0. Without it there are no wallets."`
+	MongoURL string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"MongoDB replica set and database, as in mongodb://host:27017/shop?replicaSet=rs0. Without it there are no wallets. MongoDB may start after the shop; mongodb+srv:// needs an answer of DNS at the start."`
 }
 
 func (s mongoSettings) validate() error {
 	if s.MongoURL == "" {
 		return nil
+	}
+	if err := checkURL("--mongo-url", s.MongoURL); err != nil {
+		return err
 	}
 	if _, err := wallet.ClientOptions(s.MongoURL); err != nil {
 		return fmt.Errorf("--mongo-url: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,11 @@ type database struct {
 func (d *database) Validate() error {
 	if d.PostgresURL == "" {
 		return errors.New("no database: set --postgres-url or SHOP_POSTGRES_URL, as in postgres://user@127.0.0.1:5432/shop")
+	}
+	if strings.Contains(d.PostgresURL, "://") { // else the form with keywords
+		if err := checkURL("--postgres-url", d.PostgresURL); err != nil {
+			return err
+		}
 	}
 	config, err := pgxpool.ParseConfig(d.PostgresURL)
 	if err != nil {
@@ -50,8 +56,11 @@ func checkPassfile(databaseURL string, config *pgx.ConnConfig) error {
 		host = "localhost" // as pgx looks it up
 	}
 	return fmt.Errorf("--postgres-url: no password in %s\nadd the line %s:%d:%s:%s:PASSWORD, or remove passfile if the server asks for no password",
-		file, host, config.Port, config.Database, config.User)
+		file, passField.Replace(host), config.Port, passField.Replace(config.Database), passField.Replace(config.User))
 }
+
+// passField escapes a field of a password file, such as the address of an IPv6 host.
+var passField = strings.NewReplacer(`\`, `\\`, `:`, `\:`)
 
 // connectWait bounds a command's attempt to reach a server.
 const connectWait = 5 * time.Second

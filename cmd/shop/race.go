@@ -38,7 +38,7 @@ type killFlag struct {
 
 // Validate checks the settings before the command connects.
 func (c *raceCmd) Validate() error {
-	return errors.Join(c.stores.Validate(), c.settings().Validate())
+	return errors.Join(c.stores.Validate(), checkURL("--redis-url", c.RedisURL), c.settings().Validate())
 }
 
 // Run prints the verdicts. It fails if a strategy broke an invariant.

@@ -48,14 +48,17 @@ type listenerFlags struct {
 
 // limitFlags bound every wait and every resource of requests.
 type limitFlags struct {
-	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Time limit of a request; then 504, or 408 while its body is being read."`
-	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Concurrent requests of all clients, counted after their bodies have been read; then 503."`
-	MaxPerClient    int           `env:"SHOP_MAX_PER_CLIENT" default:"0" help:"Concurrent requests of one client, including those whose body is being read; then 429. 0: a quarter of --max-in-flight."`
-	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"1000" help:"Requests per second of one client at this replica, then 429. 0: no limit."`
-	UnknownKeys     float64       `env:"SHOP_UNKNOWN_KEYS" default:"20" help:"Unknown API keys per second of one remote address (IPv6: /64) that are looked up, then 429. Keys that were valid at this replica are exempt. 0: no limit."`
-	MaxKeys         int64         `env:"SHOP_MAX_KEYS" default:"1000000" help:"Stored idempotency keys of one client, in PostgreSQL and in MongoDB each; then 429 for a new key until old ones are purged. Counted at most every 30 s. 0: no limit."`
-	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz returns 503 before the listener closes: as long as a load balancer needs to notice."`
-	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to finish."`
+	RequestTimeout     time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Time limit of a request; then 504, or 408 while its body is being read."`
+	MaxInFlight        int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Concurrent requests of all clients, counted after their bodies have been read; then 503."`
+	MaxPerClient       int           `env:"SHOP_MAX_PER_CLIENT" default:"0" help:"Concurrent requests of one client, including those whose body is being read; then 429. 0: a quarter of --max-in-flight."`
+	RateLimit          float64       `env:"SHOP_RATE_LIMIT" default:"1000" help:"Requests per second of one client at this replica, then 429. 0: no limit."`
+	UnknownKeys        float64       `env:"SHOP_UNKNOWN_KEYS" default:"20" help:"Unknown API keys per second of one remote address (IPv6: /64) that are looked up, then 429. Keys that were valid at this replica are exempt. 0: no limit."`
+	MaxKeys            int64         `env:"SHOP_MAX_KEYS" default:"1000000" help:"Stored idempotency keys of one client, in PostgreSQL and in MongoDB each; then 429 for a new key until old ones are purged. Counted at most every 30 s. 0: no limit."`
+	MaxConns           int           `name:"max-conns" env:"SHOP_MAX_CONNS" default:"0" help:"Open connections of all clients; then the longest idle one is closed, or the new one if none is idle. 0: what the limit of open files leaves beside the pools, at most 10000."`
+	MaxConnsPerAddress int           `name:"max-conns-per-address" env:"SHOP_MAX_CONNS_PER_ADDRESS" default:"0" help:"Open connections of one remote address (IPv6: /64). A proxy in front is one address: set it to --max-conns there. 0: half of --max-conns."`
+	IdleTimeout        time.Duration `env:"SHOP_IDLE_TIMEOUT" default:"75s" help:"How long a connection may be idle. It must be longer than that of a proxy in front, which otherwise sends a request while the connection is being closed."`
+	DrainDelay         time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz returns 503 before the listener closes: as long as a load balancer needs to notice."`
+	ShutdownTimeout    time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to finish."`
 }
 
 // labFlags inject faults. Without --lab a failpoint is an error, and --lab-kill has no effect: bin/local exec sets its
@@ -81,6 +84,9 @@ func (c *serveCmd) Validate() error {
 // validateStrategy allows unsafe strategies in the lab only.
 func (c *serveCmd) validateStrategy() error {
 	s, ok := findStrategy(c.Locks.Strategy)
+	if err := checkURL("--redis-url", c.Locks.RedisURL); err != nil {
+		return err
+	}
 	switch {
 	case !ok:
 		return fmt.Errorf("--strategy %s: no such strategy; there are: %s", c.Locks.Strategy, strings.Join(strategyNames(), ", "))
@@ -129,6 +135,7 @@ func (c *serveCmd) validateLimits() error {
 	}{
 		{"--request-timeout", c.Limits.RequestTimeout, time.Millisecond},
 		{"--shutdown-timeout", c.Limits.ShutdownTimeout, time.Millisecond},
+		{"--idle-timeout", c.Limits.IdleTimeout, time.Second},
 		{"--drain-delay", c.Limits.DrainDelay, 0},
 		{"--lock-ttl", c.Locks.LockTTL, 10 * time.Millisecond},
 	} {
@@ -138,6 +145,9 @@ func (c *serveCmd) validateLimits() error {
 	}
 	if c.Limits.MaxInFlight < 1 || c.Locks.PGMaxConns < 1 {
 		errs = append(errs, errors.New("--max-in-flight and --pg-max-conns must be at least 1"))
+	}
+	if c.Limits.MaxConns < 0 || c.Limits.MaxConnsPerAddress < 0 {
+		errs = append(errs, errors.New("--max-conns and --max-conns-per-address must not be negative; 0 means the default"))
 	}
 	if c.Limits.RateLimit < 0 || c.Limits.UnknownKeys < 0 || c.Limits.MaxPerClient < 0 || c.Limits.MaxKeys < 0 {
 		errs = append(errs, errors.New("--rate-limit, --unknown-keys, --max-keys and --max-per-client must not be negative; 0 means no limit, or a quarter of --max-in-flight"))
@@ -169,15 +179,21 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 }
 
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, out io.Writer, l *listeners, a *app, reg *prometheus.Registry) error {
+	limits, err := c.Limits.connLimits(a.files())
+	if err != nil {
+		return err
+	}
+	conns := newConnections(l.api, limits, log)
+	conns.export(reg)
 	stopMetrics := serveMetrics(l.metrics, log, metricsHandler(reg))
 	defer stopMetrics()
-	log.Info("serving", "address", l.api.Addr().String(), "metrics", addressOf(l.metrics), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
+	log.Info("serving", "address", l.api.Addr().String(), "metrics", addressOf(l.metrics), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab, "connections", limits.all, "connections_per_address", limits.each)
 	if c.Lab.Lab {
 		go fmt.Fprintf(out, "http://%s/\n", l.api.Addr()) // the page; a pipe that is not read does not stop the start
 	}
 	life := lifecycle{
 		log: log, drain: a.server.Drain, closing: a.closing, delay: c.Limits.DrainDelay,
-		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,
+		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout, idle: c.Limits.IdleTimeout,
 	}
-	return life.run(ctx, l.api, keyed(c.Lab.Failpoints, a.handler()))
+	return life.run(ctx, conns, keyed(c.Lab.Failpoints, a.handler()))
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -10,7 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/dns"
+
 	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 )
 
 // badSettings must each be refused before anything is done, with an error that says what to do.
@@ -28,6 +35,12 @@ var badSettings = []struct {
 	{"password file that is not there", "serve --postgres-url=postgres://shop@127.0.0.1:1/none?passfile=/none/pgpass", []string{"--postgres-url", "/none/pgpass", "passfile"}},
 	{"password file of another server", "migrate --postgres-url=postgres://shop@127.0.0.1:1/none?passfile=/dev/null", []string{"--postgres-url", "/dev/null", "127.0.0.1:1:none:shop:PASSWORD"}},
 	{"password file without a line for a socket", "migrate --postgres-url=postgres://shop@/none?host=/none&passfile=/dev/null", []string{"--postgres-url", "/dev/null", "line localhost:5432:none:shop:PASSWORD", "remove passfile"}},
+	{"an IPv6 host in a password file", "migrate --postgres-url=postgres://shop@[::1]:1/no:ne?passfile=/dev/null", []string{`line \:\:1:1:no\:ne:shop:PASSWORD`}},
+	{"an unescaped password of PostgreSQL", "serve --postgres-url=postgres://me:p@ss/w:d@127.0.0.1:1/none", []string{"--postgres-url", "@", "%40", "%2F"}},
+	{"an unescaped password of MongoDB", "serve --mongo-url=mongodb://me:p@ss/w:d@127.0.0.1:1/none", []string{"--mongo-url", "@", "%40", "%2F"}},
+	{"an unescaped password that looks like a port", "serve --redis-url=redis://me:1?d@127.0.0.1:1", []string{"--redis-url", "%3F"}},
+	{"an empty member of a list", "serve --etcd-endpoints=127.0.0.1:1,,127.0.0.1:2", []string{"--etcd-endpoints", "empty member"}},
+	{"a comma at the end of a list", "serve --hot-products=coffee,", []string{"--hot-products", "empty member"}},
 	{"no redis", "serve --redis-url=", []string{"--redis-url", "SHOP_REDIS_URL", "redis://"}},
 	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
 	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
@@ -77,6 +90,8 @@ var badSettings = []struct {
 	{"one hot account", "serve --etcd-endpoints=127.0.0.1:1 --hot-accounts=019a0000-0000-7000-8000-000000000001", []string{"--hot-accounts", "alone"}},
 	{"no connections", "serve --pg-max-conns=0", []string{"--pg-max-conns"}},
 	{"negative rate", "serve --rate-limit=-1", []string{"--rate-limit"}},
+	{"no idle time", "serve --idle-timeout=0s", []string{"--idle-timeout"}},
+	{"negative connections", "serve --max-conns-per-address=-1", []string{"--max-conns-per-address"}},
 	{"negative share", "serve --max-per-client=-1", []string{"--max-per-client"}},
 	{"negative stored keys", "serve --max-keys=-1", []string{"--max-keys"}},
 	{"negative unknown keys", "serve --unknown-keys=-1", []string{"--unknown-keys"}},
@@ -106,6 +121,83 @@ func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	}
 }
 
+// Each value is as an environment or a file of secrets may have it.
+func TestSettings_AreReadWithoutTheWhiteSpaceAroundThem(t *testing.T) {
+	url, _ := newDatabase(t)
+	mine := accounts(t, url)
+	etcd := locktest.Env(t, "SHOP_ETCD_ENDPOINTS")
+	t.Setenv("SHOP_POSTGRES_URL", " "+url+"\n")
+	t.Setenv("SHOP_REDIS_URL", locktest.Env(t, "SHOP_REDIS_URL")+"\n")
+	t.Setenv("SHOP_MONGO_URL", locktest.Env(t, "SHOP_MONGO_URL")+"\n")
+	t.Setenv("SHOP_ETCD_ENDPOINTS", "127.0.0.1:1, "+etcd+"\n")
+	t.Setenv("SHOP_HOT_PRODUCTS", "coffee, tea\n")
+	t.Setenv("SHOP_HOT_ACCOUNTS", mine["alice"]+", "+mine["bob"]+"\n")
+	r := startReplica(t, url+"\n", "")
+	locktest.Eventually(t, "etcd is found at the second address", func() bool {
+		_, body := r.get(r.url + "/readyz")
+		return strings.Contains(body, `"transfers":"ok"`)
+	})
+	var c cli
+	parser, err := kong.New(&c, append(trimmed(), kong.Vars{"version": ""})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"serve"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%q %v %q", c.Serve.Locks.Hot, c.Serve.Transfers.Hot, c.Serve.Transfers.EtcdEndpoints); got !=
+		fmt.Sprintf("%q [%s %s] %q", []string{"coffee", "tea"}, mine["alice"], mine["bob"], []string{"127.0.0.1:1", etcd}) {
+		t.Error(got)
+	}
+}
+
+// A value of two lines cannot be meant.
+func TestSettings_ANewlineInsideAnAddressIsNamed(t *testing.T) {
+	for _, flag := range []string{"--postgres-url", "--redis-url", "--mongo-url"} {
+		_, err := shop(t, "serve", "--strategy=row", "--etcd-endpoints=127.0.0.1:1", "--postgres-url=postgres://me@127.0.0.1/shop", flag+"=first://hunter2\nsecond")
+		if exitCode(err) != 2 || !strings.Contains(err.Error(), flag+": the address has a newline") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+func TestSettings_HotKeysThatDoNotExistAreRefused(t *testing.T) {
+	url, _ := newDatabase(t)
+	none, mine := "019a0000-0000-7000-8000-000000000001", accounts(t, url)
+	for _, c := range []struct{ flag, value, unknown string }{
+		{"--hot-products", "coffee,cofee", "[cofee]"},
+		{"--hot-accounts", mine["alice"] + "," + none, "[" + none + "]"},
+		{"--hot-wallets", none, "[" + none + "]"},
+	} {
+		_, err := shop(t, "serve", "--listen=127.0.0.1:0", "--metrics-listen=", "--lock-prefix", t.Name(), "--postgres-url", url, c.flag, c.value)
+		if exitCode(err) != 2 || !strings.Contains(err.Error(), c.flag+": no such: "+c.unknown) {
+			t.Errorf("%s %s: %v", c.flag, c.value, err)
+		}
+	}
+}
+
+// MongoDB may be down at the start. Once it replies, unknown hot wallets are in the log.
+func TestSettings_HotWalletsAreLookedUpOnceMongoDBReplies(t *testing.T) {
+	db := sharedMongo(t)
+	b := &walletBackend{log: slog.New(slog.NewJSONHandler(io.Discard, nil)), probe: db}
+	if err := b.checkHot(t.Context(), []uuid.UUID{uuid.New()}); !errors.Is(err, errUnknownHot) {
+		t.Error(err)
+	}
+}
+
+// DNS that has no answer is no mistake in the URL.
+func TestSettings_MongoDBByDNSSaysThatDNSHasNoAnswer(t *testing.T) {
+	lookUp := dns.DefaultResolver.LookupSRV
+	dns.DefaultResolver.LookupSRV = func(_, _, name string) (string, []*net.SRV, error) {
+		return "", nil, &net.DNSError{Err: "server misbehaving", Name: name}
+	}
+	t.Cleanup(func() { dns.DefaultResolver.LookupSRV = lookUp })
+	_, err := shop(t, "serve", "--strategy=row", "--etcd-endpoints=127.0.0.1:1", "--postgres-url=postgres://me@127.0.0.1/shop", "--mongo-url=mongodb+srv://me:hunter2@cluster.invalid/shop")
+	if exitCode(err) != 2 || !strings.Contains(err.Error(), "DNS") || !strings.Contains(err.Error(), "server misbehaving") || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+}
+
 // Any part of a malformed address may be the password, so the error repeats no part.
 func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
 	url, _ := newDatabase(t)
@@ -121,6 +213,10 @@ func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
 		serve + " --redis-url=redis://me:1/hunter2@127.0.0.1",
 		serve + " --bonus-url=http://me:hunter2@[::1",
 		"ping http://me:hunter2@[::1/readyz",
+		"migrate --postgres-url=postgres://me:p@hunter2/w@127.0.0.1:1/shop",
+		"migrate --mongo-url=mongodb://me:p@hunter2/w@127.0.0.1:1/shop",
+		serve + " --redis-url=redis://me:p@hunter2/w@127.0.0.1:1/0",
+		serve + " --bonus-url=http://me:p@hunter2/w@127.0.0.1:1",
 		"ping http://me:hunter2@127.0.0.1:1/readyz",
 	} {
 		if out, err := shop(t, strings.Fields(args)...); err == nil || strings.Contains(err.Error()+out, "hunter2") {
@@ -160,7 +256,7 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range strings.Fields(`POSTGRES_URL LAB_KILL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL MONGO_URL WALLET_STRATEGY BONUS_URL PG_MAX_CONNS LISTEN METRICS_LISTEN
-		REQUEST_TIMEOUT MAX_IN_FLIGHT MAX_PER_CLIENT RATE_LIMIT UNKNOWN_KEYS MAX_KEYS DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
+		REQUEST_TIMEOUT MAX_IN_FLIGHT MAX_PER_CLIENT RATE_LIMIT UNKNOWN_KEYS MAX_KEYS MAX_CONNS MAX_CONNS_PER_ADDRESS IDLE_TIMEOUT DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
 			t.Errorf("SHOP_%s is not in the help", name)
 		}

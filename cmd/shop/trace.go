@@ -41,6 +41,9 @@ func (f traceFlags) validate() error {
 	if f.Endpoint == "" {
 		return nil
 	}
+	if err := checkURL("--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT)", f.Endpoint); err != nil {
+		return err
+	}
 	if u, err := url.Parse(f.Endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return errors.New("--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): want the address of a collector, as in http://127.0.0.1:4318")
 	}

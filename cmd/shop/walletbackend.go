@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -55,8 +56,9 @@ func (b *walletBackend) connect(s mongoSettings, sig signals) (err error) {
 	return err
 }
 
-// watch probes MongoDB once, and then in the background.
-func (b *walletBackend) watch(ctx context.Context) {
+// watch probes MongoDB once, and then in the background. It returns an error if MongoDB replies and has no such hot wallet;
+// one that replies later gets a line of the log.
+func (b *walletBackend) watch(ctx context.Context, hot []uuid.UUID) error {
 	b.breaker = breaker.New(breaker.Config{
 		Probe:   func(ctx context.Context) error { return checkCollections(ctx, b.probe) },
 		Every:   lookEvery / 2, // so that each Check is a probe
@@ -70,14 +72,40 @@ func (b *walletBackend) watch(ctx context.Context) {
 			}
 		},
 	})
-	_ = b.breaker.Check(ctx)
+	look := func(ctx context.Context) error {
+		if b.breaker.Check(ctx) != nil || len(hot) == 0 {
+			return nil
+		}
+		err := b.checkHot(ctx, hot)
+		if err == nil || errors.Is(err, errUnknownHot) {
+			hot = nil
+		}
+		return err
+	}
+	if err := look(ctx); errors.Is(err, errUnknownHot) {
+		return &usageError{err}
+	}
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.watching.Go(func() {
 		for ctx.Err() == nil {
 			pause(ctx, lookEvery)
-			_ = b.breaker.Check(ctx)
+			if err := look(ctx); err != nil {
+				b.log.Error("the hot wallets", "error", err)
+			}
 		}
 	})
+	return nil
+}
+
+// checkHot returns errUnknownHot for wallets that do not exist.
+func (b *walletBackend) checkHot(ctx context.Context, hot []uuid.UUID) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	var found []uuid.UUID
+	if err := b.probe.Collection("wallets").Distinct(ctx, "_id", bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: hot}}}}).Decode(&found); err != nil {
+		return err
+	}
+	return unknownHot("--hot-wallets", hot, found)
 }
 
 // closed returns why requests for wallets are busy, or nil if they are served.
@@ -107,6 +135,18 @@ func (b *walletBackend) with(strategy string) (*wallet.Service, error) {
 		return b.service, nil
 	}
 	return b.service.With(strategy)
+}
+
+// files is how many connections to MongoDB and to the bonus service there may be: one request uses one of each.
+func (b *walletBackend) files() int {
+	if b.db == nil {
+		return 0
+	}
+	n := wallet.PoolMax
+	if b.bonus != nil {
+		n *= 2
+	}
+	return n
 }
 
 // close closes all clients. It may be called twice.
@@ -145,6 +185,9 @@ func (s walletSettings) validate(lab bool) error {
 	if s.BonusURL == "" {
 		return nil
 	}
+	if err := checkURL("--bonus-url", s.BonusURL); err != nil {
+		return err
+	}
 	if u, err := url.Parse(s.BonusURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return errors.New("--bonus-url: want the address of a service, as in http://127.0.0.1:8090")
 	}
@@ -173,8 +216,7 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 	if b.service, err = wallet.New(config); err != nil {
 		return nil, err
 	}
-	b.watch(ctx)
-	return b, nil
+	return b, b.watch(ctx, s.Hot)
 }
 
 // bonusFunc returns the function that requests a bonus, or nil if there is no bonus.

@@ -194,8 +194,9 @@ func TestServe_TheLabLetsARequestChooseHowAWalletIsWritten(t *testing.T) {
 func TestServe_AHotWalletIsCreditedWithCombined(t *testing.T) {
 	sharedMongo(t)
 	url, keys := newDatabase(t)
-	id := wallets(t, url)["alice"]
-	for hot, strategy := range map[string]string{id: "combined", "00000000-0000-0000-0000-000000000000": "lockid"} {
+	mine := wallets(t, url)
+	id := mine["alice"]
+	for hot, strategy := range map[string]string{id: "combined", mine["bob"]: "lockid"} {
 		p := startWalletReplica(t, url, keys["alice"], id, "--hot-wallets", hot, "--bonus-url", "http://127.0.0.1:1").open()
 		if status, body := p.credit("k"); status != 503 {
 			t.Errorf("%d %s, want 503", status, body)

@@ -50,6 +50,9 @@
 //	                                        read, then 429; by default a quarter of --max-in-flight
 //	body_time     5 s   --request-timeout   from the head of the request to the end of its body, then 408
 //	at_work       256   --max-in-flight     requests of all clients after their bodies have been read, then 503 busy
+//	all           10000 --max-conns         open connections, or what the limit of open files leaves beside the pools; then the
+//	                                        longest idle one is closed, or the new one (http_connections_shed_total)
+//	address       half of them              open connections of one remote address (IPv6: /64), --max-conns-per-address
 //	              16 KiB Limits.Body        one body, then 413; so one client's bodies hold 1 MiB
 //
 //	stored_keys   1000000 --max-keys        stored keys of one client, in PostgreSQL and in MongoDB each, then 429 for a new
@@ -62,6 +65,8 @@
 //
 //	the client disconnects      its context is cancelled; the domain commits on a detached context,
 //	                            so an order is complete or does not exist
+//	the client closes only its  the same, since net/http cannot tell it from a disconnect: 503 outcome-unknown (a read:
+//	side of the connection      503 busy). A client keeps its side open until the answer
 //	the deadline passes         504 timeout: unknown, because the COMMIT may be on its way
 //	the commit's reply is lost  503 outcome-unknown
 //	Redis is down               purchases continue with row locks; /readyz reports degraded, even before the first purchase
