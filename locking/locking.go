@@ -53,6 +53,17 @@ var (
 	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
 )
 
+// Like returns err as an error that matches kind too, without the text of kind: a server that is down is treated like
+// ErrBusy, and no other holder has a key.
+func Like(kind, err error) error { return &alike{err, kind} }
+
+type alike struct {
+	error
+	kind error
+}
+
+func (e *alike) Unwrap() []error { return []error{e.error, e.kind} }
+
 // ErrMaxHold is the cause of fn's ctx after Options.MaxHold. It matches ErrLost too,
 // because the lease is no longer renewed. To distinguish them, check for ErrMaxHold first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)

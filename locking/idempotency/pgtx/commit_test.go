@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 
@@ -200,6 +201,30 @@ func TestDo_WithoutTheServerIsUnreachableUntilItIsBack(t *testing.T) {
 		t.Error(err)
 	}
 	d.want(1)
+}
+
+// The error of a server that is down has one sentence, with the address and the cause. Nothing in it is about a lock.
+func TestDo_WithoutTheServerNamesItsAddressAndTheCause(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	db, _, p := d.behindProxy(nil)
+	p.Down()
+	req := newRequest()
+	_, err := db.Do(t.Context(), req, raise(req, "a"))
+	if !errors.Is(err, pgtx.ErrUnreachable) || !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrUnreachable, which is ErrBusy", err)
+	}
+	host, port, _ := net.SplitHostPort(p.Addr)
+	for _, want := range []string{"look up the key", "no connection to PostgreSQL", host, port, "connection refused"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %q", want, err)
+		}
+	}
+	for _, untrue := range []string{"busy", "holder", "COMMIT"} {
+		if strings.Contains(err.Error(), untrue) {
+			t.Errorf("%q is in %q", untrue, err)
+		}
+	}
 }
 
 // A server that shuts down commits, and then answers FATAL instead of COMMIT: that is

@@ -191,7 +191,7 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 	})
 	switch {
 	case err != nil:
-		return idempotency.Reply{}, false, fmt.Errorf("pgtx: look up the key: %w", err)
+		return idempotency.Reply{}, false, fmt.Errorf("look up the key: %w", err)
 	case len(*rows) == 0:
 		return idempotency.Reply{}, false, nil
 	case unconfirmed != nil:
@@ -206,7 +206,7 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 
 // Bound returns ctx with the limit of one Run or Read, for a request of several.
 func (db *DB) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, db.cfg.Limit, fmt.Errorf("%w: pgtx: not done after %v", ErrUnreachable, db.cfg.Limit))
+	return context.WithTimeoutCause(ctx, db.cfg.Limit, fmt.Errorf("%w: not done after %v", ErrUnreachable, db.cfg.Limit))
 }
 
 // connection returns a free connection. It waits no longer than for a lock.
@@ -222,7 +222,7 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	case bounded.Err() != nil:
 		return nil, fmt.Errorf("%w: waited %v", ErrUnreachable, LockTimeout)
 	default:
-		return nil, fmt.Errorf("%w: %w", errLostConn, err)
+		return nil, fmt.Errorf("%w: %w", errNoConn, err)
 	}
 }
 
@@ -243,7 +243,7 @@ func retry(ctx context.Context, try func() error, failed func(*retryError) bool)
 			return err
 		}
 		if !failed(again) || n == attemptsMax {
-			return fmt.Errorf("%w: gave up after %d attempts: %v", again.last, n, err)
+			return locking.Like(again.last, fmt.Errorf("%v (attempts: %d)", err, n))
 		}
 		select {
 		case <-time.After(rand.N(min(pauseBase<<min(n-1, 16), pauseMax))):
@@ -267,12 +267,13 @@ var (
 	ErrRetry    error = &retryError{"lost a race, retry the whole transaction", Retried, locking.ErrBusy}
 	errGuard          = &retryError{"a guard constraint refused the write", GuardTripped, locking.ErrBusy}
 	errKeyTaken       = &retryError{"the key already has a reply", Retried, locking.ErrBusy}
+	errNoConn         = &retryError{"no connection to PostgreSQL", Retried, ErrUnreachable}
 	errLostConn       = &retryError{"connection lost before COMMIT was sent", Retried, ErrUnreachable}
 	errNoAnswer       = &retryError{"COMMIT sent, no answer", Ambiguous, locking.ErrOutcomeUnknown}
 
 	// ErrUnreachable reports that PostgreSQL has no free connection or does not answer:
 	// the next request would fail as well. It matches locking.ErrBusy.
-	ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
+	ErrUnreachable = locking.Like(locking.ErrBusy, errors.New("pgtx: PostgreSQL gives no connection or no answer"))
 )
 
 // unknownError matches locking.ErrOutcomeUnknown and no other error, so that no

@@ -280,7 +280,7 @@ func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
 	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
 		return fmt.Errorf("%w: %w", errKeyTaken, err)
 	case Unavailable(pg): // the server ran out of time or memory, and rolls back
-		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
+		return locking.Like(locking.ErrBusy, fmt.Errorf("pgtx: PostgreSQL has not executed the request: %w", err))
 	}
 	return err
 }
