@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,8 @@ import (
 // When ctx ends first, the error matches ctx.Err() (ErrLost instead, if ctx is that of a Do whose lease is lost), and
 // ErrBusy too if another holder had a key, or another request of this process waited for it in front. After MaxWait the
 // error matches ErrBusy, unless the store has not answered at all: that is not reported as busy. Any other error of the
-// store is returned at once: the caller decides whether to continue without a lock service.
+// store is returned at once: the caller decides whether to continue without a lock service. If ctx is that of a Do which
+// holds one of the keys, the error is ErrNested, at once.
 //
 // After an error nothing is held. The error never matches ErrOutcomeUnknown, which would
 // mean that the caller's own work may have happened. A request without an answer may
@@ -34,6 +36,9 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 	if ctx.Err() != nil {
 		return Lease{}, a.fail(nil)
 	}
+	if err := Nested(ctx, s, keys...); err != nil {
+		return Lease{}, a.fail(err)
+	}
 	acquire := s.TryAcquire
 	if w, ok := s.(Waiter); ok && !o.NoWait {
 		acquire = w.Acquire
@@ -51,7 +56,7 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 		a.busy = err
 		a.notify(Busy, Lease{}, err)
 		if o.NoWait {
-			return Lease{}, &notHeldError{fmt.Errorf("locking: acquire %q: %w", keys, err)}
+			return Lease{}, a.describe(err)
 		}
 		if !sleep(a.waiting, o.Backoff.Wait(n)) {
 			return Lease{}, a.fail(nil)
@@ -84,17 +89,25 @@ func (a *acquisition) fail(err error) error {
 				why = fmt.Errorf("%w: %w", got, why)
 			}
 		}
-		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, why)
+		err = fmt.Errorf("%w (gave up after %v)", why, waited)
 	case a.waiting.Err() == nil: // the store's own error, which a retry does not help
 		kind = Failed
 	case a.busy != nil: // the error of a.waiting is not wrapped: the caller has time left
-		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, ErrBusy)
+		err = fmt.Errorf("%w (gave up after %v)", ErrBusy, waited)
 	default:
-		kind, err = Failed, fmt.Errorf("locking: acquire %q: no answer for %v: %v", a.keys, waited, err)
+		kind, err = Failed, fmt.Errorf("%v (gave up after %v)", err, waited)
 	}
-	err = &notHeldError{err}
+	err = a.describe(err)
 	a.notify(kind, Lease{}, err)
 	return err
+}
+
+// describe adds to an error what failed, unless the store has done so, and denies that the outcome is unknown.
+func (a *acquisition) describe(err error) error {
+	if what := fmt.Sprintf("acquire %q", a.keys); !strings.Contains(err.Error(), what) {
+		err = fmt.Errorf("locking: %s: %w", what, err)
+	}
+	return &notHeldError{err}
 }
 
 func (a *acquisition) notify(kind Kind, l Lease, err error) {
@@ -103,8 +116,12 @@ func (a *acquisition) notify(kind Kind, l Lease, err error) {
 	}
 }
 
-// notHeldError matches everything that its error matches, except ErrOutcomeUnknown.
+// notHeldError matches everything that its error matches, except ErrOutcomeUnknown, and its text does not have that either.
 type notHeldError struct{ error }
+
+func (e *notHeldError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), ErrOutcomeUnknown.Error(), "no answer, and what the request may have taken is removed")
+}
 
 func (e *notHeldError) As(target any) bool { return errors.As(e.error, target) }
 func (e *notHeldError) Is(target error) bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,8 +101,36 @@ func TestAcquire_UnknownOutcomeOfTheLockIsNotThatOfTheWork(t *testing.T) {
 		t.Error("fn ran without the lock")
 		return nil
 	})
-	if errors.Is(err, locking.ErrOutcomeUnknown) || !errors.Is(err, io.ErrUnexpectedEOF) || err.Error() != failure.Error() {
+	if errors.Is(err, locking.ErrOutcomeUnknown) || !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "redis: no answer") {
 		t.Errorf("got %v", err)
+	}
+	if strings.Contains(err.Error(), "unknown") {
+		t.Errorf("the text of %q claims what its type denies", err)
+	}
+}
+
+// The error says once what failed: the Store's own text, or that of Acquire if the Store does not name the keys.
+func TestAcquire_ErrorsNameTheOperationAndTheKeysOnce(t *testing.T) {
+	described := fmt.Errorf("redislock: acquire %q: %w", one, locking.ErrBusy)
+	for name, c := range map[string]struct {
+		err  error
+		o    locking.Options
+		want string
+	}{
+		"of a store that names them": {described, locking.Options{NoWait: true}, `redislock: acquire ["account/42"]: locking: busy: another holder has the key`},
+		"of a store that does not":   {locking.ErrBusy, locking.Options{NoWait: true}, `locking: acquire ["account/42"]: locking: busy: another holder has the key`},
+		"the caller's ctx ended":     {described, steady, `redislock: acquire ["account/42"]: locking: busy: another holder has the key: context deadline exceeded (gave up after 5s)`},
+		"after MaxWait":              {described, locking.Options{MaxWait: 2 * time.Second, Backoff: steady.Backoff}, `locking: acquire ["account/42"]: locking: busy: another holder has the key (gave up after 2s)`},
+		"a failure":                  {errDown, locking.Options{}, `locking: acquire ["account/42"]: connection refused`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := locking.Acquire(ctx, &script{acquire: failing(0, math.MaxInt, c.err)}, c.o, one...)
+			if err == nil || err.Error() != c.want {
+				t.Errorf("%s: got\n%v, want\n%s", name, err, c.want)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,12 +16,16 @@ type Options struct {
 	Backoff  Backoff       // between attempts, for a Store that is no Waiter
 	MaxWait  time.Duration // for the keys; 0: as long as ctx
 	NoWait   bool          // one attempt, and ErrBusy if another holder has a key
-	MaxHold  time.Duration // ends renewal and cancels fn; 0: DefaultMaxHold
+	MaxHold  time.Duration // ends renewal and cancels fn; 0: DefaultMaxHold; NoLimit: neither, however long fn runs
 	Observer Observer      // nil costs nothing
 }
 
-// DefaultMaxHold is the MaxHold of Options without one.
-const DefaultMaxHold = time.Minute
+// The MaxHold of Options without one, and that of work that may take any time: if such work hangs, its keys stay taken
+// as long as its process lives.
+const (
+	DefaultMaxHold               = time.Minute
+	NoLimit        time.Duration = math.MaxInt64
+)
 
 const (
 	renewEvery     = time.Second // of a lease without Until
@@ -89,7 +96,7 @@ func (h *hold) release(result error) {
 // hold is a lease while fn runs: fn's ctx, and the state of the keeper.
 //
 // One goroutine at a time changes it: newHold, then the keeper, then end, after stop
-// has joined the keeper. Other goroutines read only until.
+// has joined the keeper. Other goroutines read only until, the Store and the keys.
 type hold struct {
 	context.Context // ends with the caller's, and with the trust
 	cancel          context.CancelCauseFunc
@@ -152,7 +159,8 @@ func (h *hold) over(now time.Time) bool {
 	case !now.Before(h.until):
 		h.lose(now, ErrLost)
 	case now.Sub(h.granted) >= h.opts.MaxHold:
-		h.lose(h.until, ErrMaxHold) // still held until then, but not renewed
+		// It is still held until then, but not renewed.
+		h.lose(h.until, fmt.Errorf("%w, which is %v: set another one, or NoLimit", ErrMaxHold, h.opts.MaxHold))
 	}
 	return h.lost != nil
 }
@@ -184,6 +192,39 @@ func (h *hold) stop() {
 	h.over(now)
 	h.setUntil(now)
 	h.cancel(nil)
+}
+
+// Nested returns ErrNested, with the key, if ctx is that of a Do, or derived from it, which holds one of the keys in s. A
+// request for it would wait for its own holder, as a rule until MaxHold, and report that another holder has the key.
+//
+// Any goroutine that has fn's ctx is refused, although fn may not wait for it: such a goroutine takes the key with a ctx from
+// outside of Do, or is given the lease. Only the same Store is recognized, not another one with the same
+// keys. A Store that grants a key to several holders at once has a method Shared, without arguments, that returns true: it
+// refuses none.
+func Nested(ctx context.Context, s Store, keys ...string) error {
+	h, _ := ctx.Value(holdKey{}).(*hold)
+	if h == nil {
+		return nil
+	}
+	if s, ok := s.(interface{ Shared() bool }); ok && s.Shared() {
+		return nil
+	}
+	for ; h != nil; h = h.outer {
+		for _, key := range keys {
+			if h.holds(s, key) {
+				return fmt.Errorf("%w: %q", ErrNested, key)
+			}
+		}
+	}
+	return nil
+}
+
+// holds reports whether key is held in s. A ctx may outlive its hold.
+func (h *hold) holds(s Store, key string) bool {
+	h.mu.Lock()
+	until := h.until
+	h.mu.Unlock()
+	return reflect.ValueOf(s).Comparable() && h.store == s && slices.Contains(h.lease.Keys, key) && time.Now().Before(until)
 }
 
 // trust returns the earliest end of trust among the leases that ctx works under,

@@ -76,7 +76,9 @@
 //	a renewal is refused            lost, finally
 //	no renewal until Until          lost
 //	the process is paused           on waking: lost, even if an answer that extends the lease is waiting
+//	Do inside Do for the same key   ErrNested, at once, if the Store is the same one
 //	fn hangs                        after MaxHold its ctx ends and the renewals stop; the keys are free within a TTL
+//	… with MaxHold: NoLimit         the keys stay taken as long as the process lives
 //	fn ignores its ctx              Do waits for it; the guard refuses what it writes
 //	fn succeeds after the loss      nil: what is committed is not reported as failed
 //	fn fails after the loss         its error and ErrLost, both

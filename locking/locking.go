@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +52,10 @@ var (
 	ErrStale          = errors.New("locking: fence is stale: a newer holder has written")
 	ErrKey            = errors.New("locking: a key must be valid UTF-8 without NUL, 1 to 512 bytes")
 	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
+	// ErrNoClient reports a Store that is made without a client.
+	ErrNoClient = errors.New("locking: no client: a Store needs one, or a pool, and got")
+	// ErrNested is no answer of a Store: see Nested.
+	ErrNested = errors.New("locking: Do inside Do: this ctx holds the key already, and would wait for itself")
 )
 
 // Like returns err as an error that matches kind too, without the text of kind: a server that is down is treated like
@@ -64,9 +69,9 @@ type alike struct {
 
 func (e *alike) Unwrap() []error { return []error{e.error, e.kind} }
 
-// ErrMaxHold is the cause of fn's ctx after Options.MaxHold. It matches ErrLost too,
+// ErrMaxHold is the cause of fn's ctx after Options.MaxHold, with its value. It matches ErrLost too,
 // because the lease is no longer renewed. To distinguish them, check for ErrMaxHold first.
-var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
+var ErrMaxHold = Like(ErrLost, errors.New("locking: fn ran for longer than Options.MaxHold"))
 
 // ended returns why ctx ended: errors.Is finds ctx.Err() and the cause. A lost lease is
 // the exception: its error does not match ctx.Err(), which would mean that the
@@ -77,6 +82,14 @@ func ended(ctx context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// CheckClient returns ErrNoClient, with the type, if client is nil, or an interface with a nil pointer in it.
+func CheckClient(client any) error {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("%w %#v", ErrNoClient, client)
+	}
+	return nil
 }
 
 // KeyMax is the longest key, in bytes.

@@ -89,8 +89,8 @@ func openMySQLSessions(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := mysqllock.NewSessions(db, "peers")
-	return store(s, func() { s.Close(); _ = db.Close() }), nil
+	s, err := mysqllock.NewSessions(db, "peers")
+	return store(s, func() { s.Close(); _ = db.Close() }), err
 }
 
 func openMySQLTable(ctx context.Context) (locker, error) {

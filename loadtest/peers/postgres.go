@@ -71,8 +71,8 @@ func openSessions(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := pglock.NewSessions(p, "peers")
-	return store(s, func() { s.Close(); end() }), nil
+	s, err := pglock.NewSessions(p, "peers")
+	return store(s, func() { s.Close(); end() }), err
 }
 
 func openAdvisory(ctx context.Context) (locker, error) {

@@ -103,10 +103,10 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 			continue // the session died during the attempt
 		}
 		undone := a.undo(err)
-		switch silent := errors.Is(err, locking.ErrOutcomeUnknown); {
+		switch {
 		case errors.Is(err, errAgain):
 			continue
-		case !silent || ctx.Err() != nil:
+		case !silent(err) || ctx.Err() != nil:
 			return locking.Lease{}, err
 		case deadline.IsZero():
 			deadline = sent.Add(s.ttl / 2)
@@ -214,7 +214,7 @@ func (a *attempt) put(ctx context.Context, wait, again bool) (*clientv3.TxnRespo
 		x.die(errRevoked)
 		return nil, errAgain
 	case err != nil:
-		return nil, classify(ctx, err)
+		return nil, s.classify(ctx, err)
 	case answer.Succeeded:
 		a.created, a.fence = answer.Header.Revision, answer.Header.Revision
 	}

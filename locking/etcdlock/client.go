@@ -9,6 +9,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
 )
 
 // Config returns the settings that a client for locks needs; add TLS, a user, a Logger:
@@ -38,8 +40,11 @@ type Options struct {
 var ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least 1.5 times etcd's election timeout (2s with its defaults)")
 
 // New makes a Store whose leases last ttl, and opens its session, so etcd must be
-// available. A TTL that etcd would round, or raise to its minimum, is ErrTTL.
+// available: if all endpoints refuse a connection, New fails at once. A TTL that etcd would round, or raise to its minimum, is ErrTTL.
 func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Options) (*Store, error) {
+	if err := locking.CheckClient(client); err != nil {
+		return nil, fmt.Errorf("etcdlock: %w", err)
+	}
 	if ttl < time.Second || ttl%time.Second != 0 {
 		return nil, fmt.Errorf("%w: %v", ErrTTL, ttl)
 	}
@@ -52,6 +57,9 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 		tried: make(chan struct{}), grants: map[string]*grant{}, passed: map[string]*attempt{}, rivals: map[string]bool{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
+	if err = s.reach(ctx, requestTimeout(ttl)); err != nil {
+		return nil, fmt.Errorf("etcdlock: %w", err)
+	}
 	if s.epoch, err = s.findEpoch(ctx); err != nil {
 		return nil, fmt.Errorf("etcdlock: find the epoch: %w", err)
 	}
@@ -60,6 +68,7 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: open a session: %w", err)
 	}
+	s.unwatch = context.AfterFunc(client.Ctx(), s.abort)
 	s.work.Go(func() { s.run(first) })
 	return s, nil
 }

@@ -18,8 +18,8 @@ var (
 	_ locking.Waiter = (*Store)(nil)
 )
 
-// ErrClosed is returned by a Store after its Close.
-var ErrClosed = errors.New("etcdlock: store is closed")
+// ErrClosed is returned by a Store after its Close, and after that of its client.
+var ErrClosed = errors.New("etcdlock: the store is closed, or its client")
 
 // Store keeps locks in etcd. It is safe for concurrent use, and one Store is enough for
 // a process: its waiters share one queue for each key, and one keep-alive. The caller
@@ -39,6 +39,8 @@ type Store struct {
 	end  context.CancelCauseFunc
 	work sync.WaitGroup // all goroutines of the Store
 
+	unwatch func() bool // the client: its Close is the end of the Store
+
 	mu      sync.Mutex
 	session *session            // for new attempts; nil: none is open
 	down    error               // why none is open, if etcd did not answer or refused
@@ -54,13 +56,21 @@ type Store struct {
 // work, at most as long as for one answer. If a Lease is still held, its keys
 // expire with the TTL; otherwise this Store leaves nothing in etcd.
 func (s *Store) Close() {
+	s.unwatch()
 	s.mu.Lock()
-	if s.session != nil {
+	if s.session != nil && s.client.Ctx().Err() == nil {
 		s.session.kill(ErrClosed)
 	}
 	s.end(ErrClosed) // under the mutex, as is every start of background work: after this none starts
 	s.mu.Unlock()
 	s.work.Wait()
+}
+
+// abort ends all work when the client is closed: such a client repeats each request until its time-out, and logs each time.
+func (s *Store) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(ErrClosed)
 }
 
 // KeysMax is how many keys a lease may have. etcd accepts 128 operations in a

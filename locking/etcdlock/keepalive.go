@@ -45,7 +45,7 @@ func (s *Store) newSession(ctx context.Context) (*session, error) {
 	sent := time.Now()
 	lease, err := s.client.Grant(limited, int64(s.ttl/time.Second))
 	if err != nil {
-		return nil, maskTimeout(ctx, err)
+		return nil, s.explain(ctx, maskTimeout(ctx, err))
 	}
 	if granted := time.Duration(lease.TTL) * time.Second; granted != s.ttl {
 		_, _ = s.client.Revoke(limited, lease.ID)

@@ -153,7 +153,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 		return err
 	}
 	held, next, err := g.free(ctx)
-	if err = classify(ctx, err); err == nil && !held {
+	if err = s.classify(ctx, err); err == nil && !held {
 		err = locking.ErrLost
 	}
 	s.mu.Lock()

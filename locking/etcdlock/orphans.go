@@ -7,8 +7,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"shop/locking"
 )
 
 // undo removes what an attempt that has failed may have left. nil: it has left nothing.
@@ -16,9 +14,9 @@ func (a *attempt) undo(err error) (undone <-chan bool) {
 	s := a.session.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	silent := a.fence == 0 && errors.Is(err, locking.ErrOutcomeUnknown)
-	if silent || a.fence > 0 || errors.Is(err, ErrNoSpace) {
-		return a.remove(silent)
+	mayArrive := a.fence == 0 && silent(err)
+	if mayArrive || a.fence > 0 || errors.Is(err, ErrNoSpace) {
+		return a.remove(mayArrive)
 	}
 	return nil
 }

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"shop/locking"
@@ -77,7 +80,43 @@ func describe(err *error, operation string, keys []string) {
 var ErrNoSpace = errors.New("etcd is full and accepts no writes: compact and defrag it (with etcdctl, each member), " +
 	"raise --quota-backend-bytes if that frees too little, then run etcdctl alarm disarm; --auto-compaction-retention makes it compact automatically")
 
-var errNoAnswer = errors.New("no answer in time")
+var (
+	errNoAnswer = errors.New("no answer in time")
+	// errUnsent reports a request that was not sent.
+	errUnsent = errors.New("etcdlock: not sent")
+)
+
+// explain replaces a time-out by its cause if the client has no connection: then it has not sent the request. If it had, and
+// the connection broke, the error would be another one.
+func (s *Store) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, errNoAnswer) || s.client.ActiveConnection().GetState() == connectivity.Ready {
+		return err
+	}
+	if why := s.reach(ctx, requestTimeout(s.ttl)/8); why != nil {
+		return locking.Like(errUnsent, locking.Unsent(ctx, why))
+	}
+	return err
+}
+
+// silent reports whether the attempt that failed with err may have left something. An error that matches errUnsent is
+// one of these: the client sends a request again in some cases, and tells only of the last time.
+func silent(err error) bool {
+	return errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, errUnsent)
+}
+
+// reach returns an error with the cause if etcd cannot be reached. Its request does not wait for a connection, as all
+// others do.
+func (s *Store) reach(ctx context.Context, limit time.Duration) error {
+	limited, cancel := within(ctx, limit)
+	defer cancel()
+	read := &pb.RangeRequest{Key: []byte(epochKey(s.prefix)), CountOnly: true}
+	_, err := pb.NewKVClient(s.client.ActiveConnection()).Range(limited, read, grpc.WaitForReady(false))
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return fmt.Errorf("no answer from etcd at %q: %w", s.client.Endpoints(), maskTimeout(ctx, err))
+	}
+	return nil // the next request returns any other error
+}
 
 // classify wraps the error of a request that may have taken effect in
 // locking.ErrOutcomeUnknown. ctx is the caller's, not the one that bounds the request.
@@ -86,11 +125,11 @@ var errNoAnswer = errors.New("no answer in time")
 // applied: etcd checks the space when a request arrives and again when it applies it.
 // If the second check fails, etcd applies the request all the same, raises the alarm,
 // and answers that there is no space.
-func classify(ctx context.Context, err error) error {
+func (s *Store) classify(ctx context.Context, err error) error {
 	if err == nil || refused(err) {
 		return err
 	}
-	if err = maskTimeout(ctx, err); errors.Is(err, ErrNoSpace) {
+	if err = s.explain(ctx, maskTimeout(ctx, err)); errors.Is(err, ErrNoSpace) || errors.Is(err, errUnsent) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, err)
@@ -131,7 +170,7 @@ func maskTimeout(ctx context.Context, err error) error {
 		return ended(ctx)
 	case code == codes.DeadlineExceeded, code == codes.Canceled,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return errNoAnswer
+		return fmt.Errorf("%w (%v)", errNoAnswer, err)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (x *session) kill(why error) {
 	s, revoked := x.store, errors.Is(why, errRevoked)
 	s.session, s.down = nil, nil
 	if !revoked {
-		s.down = errNoAnswer // etcd does not answer: ready need not wait until opening the next session fails
+		s.down = fmt.Errorf("%w (%v)", errNoAnswer, why) // etcd does not answer: ready need not wait until opening the next session fails
 	}
 	for _, g := range s.grants {
 		if revoked && g.session == x {

@@ -19,7 +19,8 @@
 //     the keys no longer than the TTL.
 //   - Different keys are different locks, whatever their bytes; an invalid key is ErrKey.
 //   - A TTL that the store cannot represent is an error, and is not rounded.
-//   - After a panic in the function given to locking.Do the keys are free.
+//   - After a panic in the function given to locking.Do the keys are free. Do inside Do for a key
+//     that its ctx holds is locking.ErrNested, in the same Store only.
 //
 // # What a Store may promise in addition
 //

@@ -153,6 +153,7 @@ func common() []check {
 		{"Keys/InvalidAreErrKey", keysInvalid},
 		{"TTL/UnrepresentableIsAnError", ttlBad},
 		{"Do/PanicFreesTheKeys", doPanic},
+		{"Do/InsideDoIsRefused", doNested},
 	}
 }
 

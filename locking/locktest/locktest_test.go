@@ -52,7 +52,7 @@ func TestFailing_NamesTheChecksOfAStoreThatDoesNotExclude(t *testing.T) {
 	for _, name := range []string{
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
 		"Lost/StaysLost", "Ctx/EndedBeforehandTakesNothing", "Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey",
-		"TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Fence/GrowsOverGrants", "Multi/AllOrNone", "HandOver/OnlyTheirOwn", "HandOver/HoldsUntilUntil",
+		"TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Do/InsideDoIsRefused", "Fence/GrowsOverGrants", "Multi/AllOrNone", "HandOver/OnlyTheirOwn", "HandOver/HoldsUntilUntil",
 		"Expires/FreesTheKeysAfterUntil", "Multi/FenceAboveThoseOfEachKey", "Fence/SurvivesRestart",
 	} {
 		if failures[name] == "" {
@@ -68,7 +68,7 @@ func TestFailing_NamesTheChecksOfAStoreThatGrantsNothing(t *testing.T) {
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
 		"HandOver/OnlyTheirOwn", "HandOver/HoldsUntilUntil",
 		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Own/RefusedRenewProlongsNothing", "Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWhileWaiting",
-		"Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey", "TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys",
+		"Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey", "TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Do/InsideDoIsRefused",
 		"Fence/GrowsOverGrants", "Fence/SurvivesRestart", "FIFO/Not", "Expires/FreesTheKeysAfterUntil",
 		"Multi/AllOrNone", "Multi/OppositeOrdersDoNotDeadlock", "Multi/FenceAboveThoseOfEachKey",
 	} {

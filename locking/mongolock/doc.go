@@ -104,13 +104,14 @@
 //	                                    old Until still holds
 //	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free, then a greater
 //	                                    and Release: ErrLost                fence
-//	a new primary is elected            ErrOutcomeUnknown until then; the   busy
-//	                                    lease exists if it was granted
+//	a new primary is elected            an error until then; the lease      busy
+//	                                    exists if it was granted
 //	… which lacks the last releases     nothing                             busy for at most one TTL
 //	… whose clock is ahead              Renew: ErrLost, or nothing          free too early: two
 //	                                    until its next Renew                holders until then
 //	… whose clock is behind             nothing                             busy for longer
-//	no majority                         ErrOutcomeUnknown                   the same
+//	no majority                         ErrOutcomeUnknown; without a        the same
+//	                                    primary an error: not sent
 //	inside a transaction                ErrTransaction                      nothing
 //	the document is deleted by hand     Renew: ErrLost                      free, and the fence
 //	                                                                        restarts: never do it

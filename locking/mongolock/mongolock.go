@@ -49,6 +49,9 @@ const turn = 6 * time.Millisecond
 // the same collection, which must hold nothing else. The Store sets its own write
 // concern and time-outs, whatever the client's are.
 func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
+	if err := locking.CheckClient(collection); err != nil {
+		return nil, fmt.Errorf("mongolock: %w", err)
+	}
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("mongolock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
 	}
@@ -79,7 +82,7 @@ func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 //
 // A request without an answer is retried, as the same owner, for at most half the TTL.
 // If no answer comes, or ctx ends first, the error is locking.ErrOutcomeUnknown, and
-// what the request may have taken is released in the background.
+// what the request may have taken is released in the background. It is another error if no request was sent.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
 	key, err := check(ctx, keys)
@@ -123,8 +126,19 @@ func describe(err *error, operation string, keys []string) {
 	}
 }
 
-// acquire sends the request as one owner until it is answered.
+// acquire requests the key. While there is no primary, as during an election, it is repeated for at most half the TTL.
 func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, err error) {
+	for deadline := time.Now().Add(s.ttl / 2); ; {
+		sent := time.Now()
+		lease, err = s.request(ctx, key)
+		if !errors.Is(err, errNoServer) || ctx.Err() != nil || sent.Add(s.requestTimeout).After(deadline) {
+			return lease, err
+		}
+	}
+}
+
+// request sends the request as one owner until it is answered.
+func (s *Store) request(ctx context.Context, key string) (lease locking.Lease, err error) {
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"shop/locking"
 )
@@ -123,10 +124,27 @@ func acknowledged(c *mongo.Collection) *mongo.Collection {
 
 // classify returns locking.ErrOutcomeUnknown for a request that may have taken effect.
 func classify(ctx context.Context, err error) error {
-	if err == nil || errors.Is(err, mongo.ErrNoDocuments) || refused(err) {
+	switch {
+	case err == nil, errors.Is(err, mongo.ErrNoDocuments), refused(err):
 		return err
+	case errors.Is(err, mongo.ErrClientDisconnected):
+		return locking.Unsent(ctx, err)
+	case unsent(err):
+		return locking.Like(errNoServer, locking.Unsent(ctx, err))
 	}
 	return locking.NoAnswer(ctx, err)
+}
+
+// errNoServer reports a request that was not sent: no primary was found in time, or no connection to it.
+var errNoServer = errors.New("mongolock: no server")
+
+// unsent reports whether the driver had no connection. If it has sent the request before, its error is that of the first time.
+func unsent(err error) bool {
+	var (
+		selection topology.ServerSelectionError
+		pool      topology.WaitQueueTimeoutError
+	)
+	return errors.As(err, &selection) || errors.As(err, &pool)
 }
 
 // refused reports whether err is the server's answer that nothing was done. A time-out,

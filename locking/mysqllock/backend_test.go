@@ -94,7 +94,7 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	server, space := parse(t, locktest.Env(t, env)), rand.Text()
 	monitor := connect(t, server, 1)
 	store := func(cfg *mysql.Config, _ time.Duration) (locking.Store, error) {
-		store := NewSessions(connect(t, cfg, 120), space) // the suite holds a hundred keys at once
+		store := made(NewSessions(connect(t, cfg, 120), space)) // the suite holds a hundred keys at once
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil

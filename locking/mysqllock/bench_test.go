@@ -17,7 +17,7 @@ func BenchmarkUncontended(b *testing.B) {
 	store, err := New(db, time.Minute)
 	must(b, err)
 	b.Cleanup(store.Close)
-	session := NewSessions(db, b.Name())
+	session := made(NewSessions(db, b.Name()))
 	b.Cleanup(session.Close)
 	must(b, MakeGuards(b.Context(), db, "k"))
 	transaction := func(statement func(*sql.Tx) error) func() error {
@@ -55,7 +55,7 @@ func BenchmarkHandOff(b *testing.B) {
 		store, err := New(connect(b, cfg, 16), time.Minute)
 		must(b, err)
 		b.Cleanup(store.Close)
-		session := NewSessions(connect(b, cfg, 20), b.Name())
+		session := made(NewSessions(connect(b, cfg, 20), b.Name()))
 		b.Cleanup(session.Close)
 		tables, sessions = append(tables, store), append(sessions, session)
 	}

@@ -79,10 +79,13 @@ func ExampleSessionStore() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	store := mysqllock.NewSessions(db, "example/")
+	store, err := mysqllock.NewSessions(db, "example/")
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer store.Close()
 
-	err = locking.Do(ctx, store, locking.Options{}, []string{"sales/daily"}, func(ctx context.Context, l locking.Lease) error {
+	err = locking.Do(ctx, store, locking.Options{MaxHold: locking.NoLimit}, []string{"sales/daily"}, func(ctx context.Context, l locking.Lease) error {
 		_, err := store.TryAcquire(ctx, "sales/daily")
 		fmt.Println("another batch:", errors.Is(err, locking.ErrBusy))
 		fmt.Println("a fence:", l.Fence > 0)

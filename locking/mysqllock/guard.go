@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrUnfenced reports a call of Guard without a fence, which would guard nothing.
-	ErrUnfenced = errors.New("mysqllock: a guard needs a fence")
+	// ErrUnfenced reports a call of Guard without a fence, or a transaction, which would guard nothing.
+	ErrUnfenced = errors.New("mysqllock: a guard needs a fence, and a transaction")
 	// ErrNoGuard reports a resource without a row in guards: see MakeGuards.
 	ErrNoGuard = errors.New("mysqllock: no guard: make it beforehand, with MakeGuards")
 )
@@ -42,8 +42,8 @@ func Guard(ctx context.Context, tx *sql.Tx, resource string, fence locking.Fence
 	if err := locking.CheckKeys([]string{resource}); err != nil {
 		return err
 	}
-	if fence <= 0 {
-		return fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, resource)
+	if fence <= 0 || tx == nil {
+		return fmt.Errorf("%w: fence %d of %q, in a transaction: %t", ErrUnfenced, fence, resource, tx != nil)
 	}
 	err := advance(ctx, tx, []byte(resource), fence)
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *Store) request(ctx context.Context, send func(context.Context, *sql.Con
 	defer cancel()
 	conn, err := s.db.Conn(limited)
 	if err != nil {
-		return noConnection(ctx, err)
+		return locking.Unsent(ctx, err)
 	}
 	defer conn.Close()
 	if err = send(limited, conn); err != nil {
@@ -52,11 +52,6 @@ func discard(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrB
 
 // names joins keys, none of which contains NUL.
 func names(keys []string) string { return strings.Join(keys, "\x00") }
-
-// noConnection is the error of a request that was not sent.
-func noConnection(ctx context.Context, err error) error {
-	return locking.MaskTimeout(ctx, fmt.Errorf("no connection: %w", err))
-}
 
 // classify returns locking.ErrOutcomeUnknown for a request that may have taken effect.
 func classify(ctx context.Context, err error) error {

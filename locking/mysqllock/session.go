@@ -41,10 +41,13 @@ const sessionTurn = 5 * time.Millisecond
 // Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a db of
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The
 // caller closes db, after the Store.
-func NewSessions(db *sql.DB, space string) *SessionStore {
+func NewSessions(db *sql.DB, space string) (*SessionStore, error) {
+	if err := locking.CheckClient(db); err != nil {
+		return nil, fmt.Errorf("mysqllock: %w", err)
+	}
 	s := &SessionStore{db: db, space: space}
 	s.sessions = locking.NewSessions(sessionTurn, ErrClosed, s.take)
-	return s
+	return s, nil
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
@@ -69,7 +72,7 @@ func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (_ locking.L
 func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*session, error) {
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
-		return nil, noConnection(ctx, err)
+		return nil, locking.Unsent(ctx, err)
 	}
 	x := &session{store: s, conn: conn, lock: Name(s.space + key), mark: rand.Text()}
 	free, err := x.get(ctx, 0)
@@ -154,7 +157,7 @@ func (x *session) wait(ctx context.Context) (free bool, err error) {
 func (x *session) Renew(ctx context.Context) error {
 	conn, err := x.store.connect(ctx, false)
 	if err != nil {
-		return noConnection(ctx, err)
+		return locking.Unsent(ctx, err)
 	}
 	defer conn.Close()
 	return has(ask(ctx, answerTimeout, conn, `SELECT COALESCE(IS_USED_LOCK('%s') = IS_USED_LOCK('%s'), 0)`, x.lock, x.mark))

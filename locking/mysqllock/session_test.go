@@ -17,7 +17,7 @@ import (
 func newSessions(t testing.TB, conns int) (*SessionStore, *sql.DB) {
 	t.Helper()
 	db := connect(t, parse(t, locktest.Env(t, env)), conns)
-	store := NewSessions(db, rand.Text())
+	store := made(NewSessions(db, rand.Text()))
 	t.Cleanup(store.Close)
 	return store, db
 }
@@ -86,7 +86,7 @@ func TestSession_RenewKnowsItsSessionByMoreThanItsNumber(t *testing.T) {
 func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	t.Parallel()
 	store, db := newSessions(t, 8)
-	closing := NewSessions(db, store.space)
+	closing := made(NewSessions(db, store.space))
 	t.Cleanup(closing.Close)
 	locktest.Taken(t, store, "k")
 	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
@@ -174,7 +174,7 @@ func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, locking.ErrOneKey) {
 		t.Errorf("two keys: %v, want ErrOneKey", err)
 	}
-	other := NewSessions(db, store.space)
+	other := made(NewSessions(db, store.space))
 	t.Cleanup(other.Close)
 	lease := locktest.Taken(t, store, "k")
 	store.Close()
@@ -267,4 +267,12 @@ func TestGetLock_OutlivesItsTransaction(t *testing.T) {
 			t.Errorf("released %d times, want 2: each GET_LOCK counts", n)
 		}
 	}
+}
+
+// made returns a SessionStore that New has made.
+func made(s *SessionStore, err error) *SessionStore {
+	if err != nil {
+		panic(err)
+	}
+	return s
 }

@@ -41,6 +41,9 @@ type Store struct {
 // connections serve many leases; let db keep them idle (SetMaxIdleConns). None of them may be in a transaction while it is
 // idle: a grant would be a part of that transaction. So completion_type must be NO_CHAIN, which is the default.
 func New(db *sql.DB, ttl time.Duration) (*Store, error) {
+	if err := locking.CheckClient(db); err != nil {
+		return nil, fmt.Errorf("mysqllock: %w", err)
+	}
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("mysqllock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
 	}

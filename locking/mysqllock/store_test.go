@@ -289,3 +289,16 @@ func TestTryAcquire_WithoutTheMigrationsFailsAtOnce(t *testing.T) {
 		t.Errorf("got %v, want the server's 1146", err)
 	}
 }
+
+func TestNew_WithoutADBIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := New(nil, time.Minute); !errors.Is(err, locking.ErrNoClient) {
+		t.Errorf("New: got %v, want ErrNoClient", err)
+	}
+	if _, err := NewSessions(nil, ""); !errors.Is(err, locking.ErrNoClient) {
+		t.Errorf("NewSessions: got %v, want ErrNoClient", err)
+	}
+	if err := Guard(t.Context(), nil, "k", 1); !errors.Is(err, ErrUnfenced) {
+		t.Errorf("Guard: got %v, want ErrUnfenced", err)
+	}
+}

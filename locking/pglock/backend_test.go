@@ -71,7 +71,7 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	space, monitor := rand.Text(), connect(t, g.url, 1)
 	store := func(url string, _ time.Duration) (locking.Store, error) {
-		store := NewSessions(connect(t, url, 120), space) // the suite holds a hundred keys at once
+		store := made(NewSessions(connect(t, url, 120), space)) // the suite holds a hundred keys at once
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil

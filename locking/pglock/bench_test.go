@@ -21,7 +21,7 @@ func BenchmarkUncontended(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(store.Close)
-	session := NewSessions(pool, b.Name())
+	session := made(NewSessions(pool, b.Name()))
 	b.Cleanup(session.Close)
 	must(b, pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error { return MakeRow(b.Context(), tx, "k") }))
 	inTx := func(lock func(ctx context.Context, tx pgx.Tx) error) func() error {
@@ -69,7 +69,7 @@ func BenchmarkHandOff(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(store.Close)
-		session := NewSessions(connect(b, pool.Config().ConnString(), 20), b.Name())
+		session := made(NewSessions(connect(b, pool.Config().ConnString(), 20), b.Name()))
 		b.Cleanup(session.Close)
 		tables, sessions = append(tables, store), append(sessions, session)
 	}

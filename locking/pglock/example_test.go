@@ -67,10 +67,13 @@ func ExampleSessionStore() {
 	ctx := context.Background()
 	pool, done := open(ctx)
 	defer done()
-	store := pglock.NewSessions(pool, "example/")
+	store, err := pglock.NewSessions(pool, "example/")
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer store.Close()
 
-	err := locking.Do(ctx, store, locking.Options{}, []string{"sales/daily"}, func(ctx context.Context, l locking.Lease) error {
+	err = locking.Do(ctx, store, locking.Options{MaxHold: locking.NoLimit}, []string{"sales/daily"}, func(ctx context.Context, l locking.Lease) error {
 		_, err := store.TryAcquire(ctx, "sales/daily")
 		fmt.Println("another batch:", errors.Is(err, locking.ErrBusy))
 		fmt.Println("a fence:", l.Fence > 0)

@@ -35,7 +35,7 @@ func Guard(ctx context.Context, tx Tx, resource string, fence locking.Fence) err
 	if fence <= 0 {
 		return fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, resource)
 	}
-	if status := tx.Conn().PgConn().TxStatus(); status == 'I' {
+	if locking.CheckClient(tx) != nil || tx.Conn().PgConn().TxStatus() == 'I' {
 		return fmt.Errorf("%w: %q is guarded in autocommit", ErrUnfenced, resource)
 	}
 	// Check, lock and update are one statement. A statement that finds the row locked

@@ -46,7 +46,7 @@ func TestSessionStore_BehindATransactionPoolerHasTwoHoldersAndLeaks(t *testing.T
 	t.Parallel()
 	p := newPooled(t)
 	pools := [2]*pgxpool.Pool{p.client(), p.client()}
-	first, second := NewSessions(pools[0], "s"), NewSessions(pools[1], "s")
+	first, second := made(NewSessions(pools[0], "s")), made(NewSessions(pools[1], "s"))
 	defer second.Close()
 
 	lease := locktest.Taken(t, first, "k")
@@ -63,7 +63,7 @@ func TestSessionStore_BehindATransactionPoolerHasTwoHoldersAndLeaks(t *testing.T
 	}
 	// Both clients have gone, and the lock is still held.
 	first.Close()
-	third := NewSessions(p.client(), "s")
+	third := made(NewSessions(p.client(), "s"))
 	defer third.Close()
 	_, err := third.TryAcquire(t.Context(), "k")
 	locktest.WantBusy(t, err)

@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,7 +21,7 @@ func (s *Store) call(ctx context.Context, result any, sql string, args ...any) e
 	defer cancel()
 	conn, err := s.pool.Acquire(limited)
 	if err != nil {
-		return noConnection(ctx, err)
+		return locking.Unsent(ctx, err)
 	}
 	defer conn.Release()
 	err = conn.QueryRow(limited, sql, args...).Scan(result)
@@ -30,11 +29,6 @@ func (s *Store) call(ctx context.Context, result any, sql string, args ...any) e
 		return nil
 	}
 	return classify(ctx, err)
-}
-
-// noConnection is the error of a request that was not sent.
-func noConnection(ctx context.Context, err error) error {
-	return locking.MaskTimeout(ctx, fmt.Errorf("no connection: %w", err))
 }
 
 // classify returns locking.ErrOutcomeUnknown for a request that may have taken effect.

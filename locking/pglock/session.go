@@ -43,10 +43,13 @@ const sessionTurn = 5 * time.Millisecond
 // (PostgreSQL 14): it would end each lease, because Renew asks on another connection. Its hooks must leave the
 // prepared statements alone. The requests of a free key have no spans of its QueryTracer, but events of a
 // locking.Observer. The caller closes the pool, after the Store.
-func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
+func NewSessions(pool *pgxpool.Pool, space string) (*SessionStore, error) {
+	if err := locking.CheckClient(pool); err != nil {
+		return nil, fmt.Errorf("pglock: %w", err)
+	}
 	s := &SessionStore{pool: pool, space: space}
 	s.sessions = locking.NewSessions(sessionTurn, ErrClosed, s.take)
-	return s
+	return s, nil
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
@@ -71,7 +74,7 @@ func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (_ locking.L
 func (s *SessionStore) take(ctx context.Context, key string, wait bool) (*session, error) {
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
-		return nil, noConnection(ctx, err)
+		return nil, locking.Unsent(ctx, err)
 	}
 	x := &session{store: s, conn: conn, lock: Hash(s.space + key)}
 	var free bool
@@ -209,7 +212,7 @@ func (x *session) wait(ctx context.Context) error {
 func (x *session) Renew(ctx context.Context) error {
 	conn, err := x.store.connect(ctx, false)
 	if err != nil {
-		return noConnection(ctx, err)
+		return locking.Unsent(ctx, err)
 	}
 	defer giveBack(conn)
 	held, err := ask(ctx, conn, `

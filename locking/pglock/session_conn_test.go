@@ -20,7 +20,7 @@ import (
 func TestSession_LimitsOnlyItsOwnAnswers(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	other := NewSessions(pool, store.space)
+	other := made(NewSessions(pool, store.space))
 	t.Cleanup(other.Close)
 	lease := locktest.Taken(t, store, "k")
 	_, err := other.TryAcquire(t.Context(), "k")
@@ -72,7 +72,7 @@ func TestSession_WaitsForAnAnswerForASecond(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	store := NewSessions(pool, rand.Text())
+	store := made(NewSessions(pool, rand.Text()))
 	t.Cleanup(store.Close)
 	for name, request := range map[string]func(locking.Lease) error{
 		"acquire": func(locking.Lease) error { _, err := store.Acquire(context.Background(), "k"); return err },
@@ -117,7 +117,7 @@ func TestSession_AbandonLeavesNoLock(t *testing.T) {
 	if n := pool.Stat().TotalConns(); n != 1 {
 		t.Errorf("the pool has %d connections, want that of the waiter", n)
 	}
-	other := NewSessions(connect(t, pool.Config().ConnString(), 1), store.space)
+	other := made(NewSessions(connect(t, pool.Config().ConnString(), 1), store.space))
 	t.Cleanup(other.Close)
 	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 }
@@ -126,7 +126,7 @@ func TestSession_AbandonLeavesNoLock(t *testing.T) {
 func TestSession_CloseEndsTheWaitForAConnection(t *testing.T) {
 	t.Parallel()
 	full := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 1)
-	holder := NewSessions(full, rand.Text())
+	holder := made(NewSessions(full, rand.Text()))
 	t.Cleanup(holder.Close)
 	locktest.Taken(t, holder, "k")
 
@@ -138,7 +138,7 @@ func TestSession_CloseEndsTheWaitForAConnection(t *testing.T) {
 		"the server is silent": connect(t, "postgres://user@"+silent.Addr().String()+"/db?sslmode=disable", 4),
 	} {
 		const waiters = 3
-		store := NewSessions(pool, rand.Text())
+		store := made(NewSessions(pool, rand.Text()))
 		results := make(chan error, waiters)
 		for range waiters {
 			go func() {

@@ -19,7 +19,7 @@ import (
 func newSessions(t testing.TB) (*SessionStore, *pgxpool.Pool) {
 	t.Helper()
 	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 8)
-	store := NewSessions(pool, rand.Text())
+	store := made(NewSessions(pool, rand.Text()))
 	t.Cleanup(store.Close)
 	return store, pool
 }
@@ -120,7 +120,7 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store := NewSessions(pool, rand.Text())
+	store := made(NewSessions(pool, rand.Text()))
 	t.Cleanup(store.Close)
 	held := locktest.Taken(t, store, "k")
 	locktest.Released(t, store, locktest.Taken(t, store, "another")) // the second connection, before the limit of the waiters
@@ -155,7 +155,7 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	closing := NewSessions(pool, store.space)
+	closing := made(NewSessions(pool, store.space))
 	t.Cleanup(closing.Close)
 	locktest.Taken(t, store, "k")
 	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
@@ -185,7 +185,7 @@ func TestSession_DiscardedStatementsCostOneRequest(t *testing.T) {
 func TestSession_NeedsNoPreparedStatements(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	plain := NewSessions(connect(t, pool.Config().ConnString()+"&default_query_exec_mode=exec", 2), store.space)
+	plain := made(NewSessions(connect(t, pool.Config().ConnString()+"&default_query_exec_mode=exec", 2), store.space))
 	t.Cleanup(plain.Close)
 	lease := locktest.Taken(t, plain, "k")
 	_, err := store.TryAcquire(t.Context(), "k")
@@ -202,7 +202,7 @@ func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 	t.Parallel()
 	const waiters = 30
 	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 3) // the holder's, a waiter's, that of Renew
-	store := NewSessions(pool, rand.Text())
+	store := made(NewSessions(pool, rand.Text()))
 	t.Cleanup(store.Close)
 	held := locktest.Taken(t, store, "k")
 	served := make(chan error, waiters)
@@ -263,7 +263,7 @@ func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, locking.ErrOneKey) {
 		t.Errorf("two keys: %v, want ErrOneKey", err)
 	}
-	other := NewSessions(pool, store.space)
+	other := made(NewSessions(pool, store.space))
 	t.Cleanup(other.Close)
 	lease := locktest.Taken(t, store, "k")
 	store.Close()
@@ -277,4 +277,12 @@ func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release after Close: %v, want ErrLost", err)
 	}
+}
+
+// made returns a SessionStore that New has made.
+func made(s *SessionStore, err error) *SessionStore {
+	if err != nil {
+		panic(err)
+	}
+	return s
 }

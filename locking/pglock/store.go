@@ -46,6 +46,9 @@ type Store struct {
 // default_query_exec_mode=exec if the pooler cannot track prepared statements. A request
 // occupies a connection for one round trip, so two or three connections serve many leases. The first wait takes one out of the pool, for LISTEN.
 func New(pool *pgxpool.Pool, ttl time.Duration) (*Store, error) {
+	if err := locking.CheckClient(pool); err != nil {
+		return nil, fmt.Errorf("pglock: %w", err)
+	}
 	if err := checkTTL(ttl); err != nil {
 		return nil, err
 	}

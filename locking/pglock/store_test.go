@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -209,6 +210,32 @@ func TestClose_RefusesLaterRequestsAndEndsTheListener(t *testing.T) {
 	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(t.Context(), lease)} {
 		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
 			t.Errorf("%s: %v, want ErrClosed", verb, err)
+		}
+	}
+}
+
+func TestNew_WithoutAPoolIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := New(nil, time.Minute); !errors.Is(err, locking.ErrNoClient) {
+		t.Errorf("New: got %v, want ErrNoClient", err)
+	}
+	if _, err := NewSessions(nil, ""); !errors.Is(err, locking.ErrNoClient) {
+		t.Errorf("NewSessions: got %v, want ErrNoClient", err)
+	}
+}
+
+func TestXactLock_WithoutATransactionIsAnError(t *testing.T) {
+	t.Parallel()
+	var typed *pgxpool.Tx
+	for _, tx := range []Tx{nil, typed} {
+		if err := XactLock(t.Context(), tx, "k"); !errors.Is(err, ErrNoTx) || !strings.Contains(err.Error(), `"k"`) {
+			t.Errorf("XactLock: got %v, want ErrNoTx and the key", err)
+		}
+		if _, err := TryXactLease(t.Context(), tx, "k", "me", time.Minute); !errors.Is(err, ErrNoTx) {
+			t.Errorf("TryXactLease: got %v, want ErrNoTx", err)
+		}
+		if err := Guard(t.Context(), tx, "k", 1); !errors.Is(err, ErrUnfenced) {
+			t.Errorf("Guard: got %v, want ErrUnfenced", err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func XactLock(ctx context.Context, tx Tx, key string) error {
 // TryXactLock is XactLock without waiting: it returns locking.ErrBusy if another session has
 // the lock or waits for it. tx may continue after that.
 func TryXactLock(ctx context.Context, tx Tx, key string) error {
-	return granted(lock(ctx, tx, key, `SELECT WHERE pg_try_advisory_xact_lock($1)`, Hash(key)))
+	return granted(key)(lock(ctx, tx, key, `SELECT WHERE pg_try_advisory_xact_lock($1)`, Hash(key)))
 }
 
 // TryXactLease takes a lease of key in the table of Store, as a part of tx: it begins, with its
@@ -87,7 +87,7 @@ func XactLockWithin(ctx context.Context, tx Tx, key string, limit time.Duration)
 	if ms < 1 || ms > math.MaxInt32 { // to PostgreSQL 0 is no limit
 		return fmt.Errorf("pglock: lock %q within %v: the limit must be 1 ms to 24 days", key, limit)
 	}
-	return granted(lock(ctx, tx, key, `SELECT WHERE xact_lock_within($1, $2)`, Hash(key), int32(ms)))
+	return granted(key)(lock(ctx, tx, key, `SELECT WHERE xact_lock_within($1, $2)`, Hash(key), int32(ms)))
 }
 
 // XactLockRow is XactLock for the row of table with this primary key, which need not exist. The
@@ -120,7 +120,7 @@ func checkXact(tx Tx, key string) error {
 	if err := locking.CheckKeys([]string{key}); err != nil {
 		return err
 	}
-	if tx.Conn().PgConn().TxStatus() == 'I' {
+	if locking.CheckClient(tx) != nil || tx.Conn().PgConn().TxStatus() == 'I' {
 		return fmt.Errorf("%w: %q", ErrNoTx, key)
 	}
 	return nil
@@ -138,12 +138,14 @@ func lock(ctx context.Context, tx Tx, key, sql string, args ...any) (rows int64,
 	return tag.RowsAffected(), nil
 }
 
-// granted is the result of a statement that returns a row if it has locked.
-func granted(rows int64, err error) error {
-	if err == nil && rows == 0 {
-		return fmt.Errorf("pglock: lock: %w", locking.ErrBusy)
+// granted returns the result of a statement that returns a row if it has locked.
+func granted(key string) func(rows int64, err error) error {
+	return func(rows int64, err error) error {
+		if err == nil && rows == 0 {
+			return fmt.Errorf("pglock: lock %q: %w", key, locking.ErrBusy)
+		}
+		return err
 	}
-	return err
 }
 
 // busy adds locking.ErrBusy to lock_not_available: of NOWAIT, or after lock_timeout.

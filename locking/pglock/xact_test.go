@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,7 +102,10 @@ func TestXactLockWithin_ReturnsBusyAndLeavesTheTransactionAsItWas(t *testing.T) 
 	}
 	must(t, holder.Commit(t.Context()))
 	must(t, XactLockWithin(t.Context(), waiter, key, 50*time.Millisecond))
-	locktest.WantBusy(t, TryXactLock(t.Context(), begin(t, pool, pgx.ReadCommitted), key))
+	err := TryXactLock(t.Context(), begin(t, pool, pgx.ReadCommitted), key)
+	if locktest.WantBusy(t, err); err == nil || !strings.Contains(err.Error(), key) {
+		t.Errorf("got %v, want the key %q in it", err, key)
+	}
 	for _, limit := range []time.Duration{0, -1, time.Microsecond, 1 << 62} {
 		if err := XactLockWithin(t.Context(), waiter, key, limit); err == nil || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("limit %v: got %v, want an error that is not ErrBusy", limit, err)

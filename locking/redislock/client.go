@@ -130,10 +130,11 @@ func Connect(addr string, ttl time.Duration) (*redis.Client, error) {
 // checkClient refuses a client whose settings would break a lock. It accepts a client
 // whose settings it cannot read, such as a wrapper.
 func checkClient(client redis.UniversalClient, ttl time.Duration) error {
+	if err := locking.CheckClient(client); err != nil {
+		return fmt.Errorf("redislock: %w", err)
+	}
 	var errs []error
 	switch c := client.(type) {
-	case nil:
-		return errors.New("redislock: no client")
 	case *redis.Ring:
 		return errors.New("redislock: a Ring moves keys to another server when theirs does not answer: two holders at once")
 	case *redis.Client:

@@ -1,12 +1,15 @@
 package redislock
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
 )
 
 // T18 and T19: a client whose settings would break a lock is refused, and the error
@@ -124,6 +127,23 @@ func TestConnect_ErrorHoldsNoCredential(t *testing.T) {
 	} {
 		if client, err := Connect(url, time.Second); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "redis://") {
 			t.Errorf("%s: %v, %v", url, client, err)
+		}
+	}
+}
+
+// A typed nil, as of a client that could not be made, is not taken for a client.
+func TestNew_WithoutAClientIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
+		_, plain := New(client, time.Minute, Options{})
+		_, waits := NewWaiter(client, time.Minute, Options{})
+		_, fair := NewFair(client, time.Minute, Options{})
+		_, rw := NewRW(client, time.Minute, Options{})
+		_, permits := NewSemaphore(client, time.Minute, 2, Options{})
+		for name, err := range map[string]error{"New": plain, "NewWaiter": waits, "NewFair": fair, "NewRW": rw, "NewSemaphore": permits} {
+			if !errors.Is(err, locking.ErrNoClient) {
+				t.Errorf("%s(%#v): got %v, want ErrNoClient", name, client, err)
+			}
 		}
 	}
 }

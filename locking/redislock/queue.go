@@ -273,6 +273,9 @@ func granted(l locking.Lease) (owner string, grant int64) {
 	return owner, grant
 }
 
+// Shared reports whether a key has several holders at once: see locking.Nested.
+func (q *QueueStore) Shared() bool { return q.mode == shared && q.limit > 1 }
+
 // names returns the Redis names of keys, two for each:
 //
 //	PREFIX{TAG}SPACE:KEY

@@ -127,8 +127,10 @@ func (s *Store) classify(ctx context.Context, err error) error {
 		return nil
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w: %w", ErrHashTag, err)
-	case errors.As(err, &reply) || unsent(err):
+	case errors.As(err, &reply):
 		return locking.MaskTimeout(ctx, err)
+	case unsent(err):
+		return locking.Unsent(ctx, err)
 	default:
 		return locking.NoAnswer(ctx, err)
 	}

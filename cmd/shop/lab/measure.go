@@ -46,7 +46,7 @@ type subject struct {
 var measurements = []measurement{
 	{"advisory", "A1", "PostgreSQL", transaction(pglock.XactLock)},
 	{"session", "A2", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.SessionStore, error) {
-		return pglock.NewSessions(pool, "shop lab "), nil
+		return pglock.NewSessions(pool, "shop lab ")
 	})},
 	{"advisory-row", "A3", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, _ string) error {
 		return pglock.XactLockRow(ctx, tx, "lock_rows", 1)

@@ -133,7 +133,9 @@ func (r *Race) lock(ctx context.Context, databaseURL string) (schema string, err
 	if err := r.db.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
 		return "", err
 	}
-	r.locks = pglock.NewSessions(r.db, "shop race ")
+	if r.locks, err = pglock.NewSessions(r.db, "shop race "); err != nil {
+		return "", err
+	}
 	if r.lease, err = r.locks.TryAcquire(ctx, schema); errors.Is(err, locking.ErrBusy) {
 		err = ErrRunning
 	}
