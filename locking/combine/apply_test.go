@@ -47,6 +47,56 @@ func TestDo_OneBadRequestFailsAlone(t *testing.T) {
 	})
 }
 
+// A wrong number of results is a bug in Apply: it is told at once, with both numbers, and Apply is not called again.
+func TestDo_AWrongNumberOfResultsIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls, start := &free{ttl: time.Minute}, 0, time.Now()
+		c := open(t, Config[string, string]{Store: store, Apply: func(context.Context, locking.Lease, []string) ([]Result[string], error) {
+			calls++
+			return make([]Result[string], 2), nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := c.Do(ctx, "q", "k")
+		if !errors.Is(err, ErrResults) || !errors.Is(err, locking.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "got 2 for 1") {
+			t.Errorf("got %v, want ErrResults, which is ErrOutcomeUnknown", err)
+		}
+		if took := time.Since(start); calls != 1 || took > 0 {
+			t.Errorf("told after %v and %d calls of Apply", took, calls)
+		}
+		if synctest.Wait(); store.released != 1 {
+			t.Errorf("the lease was released %d times: Apply has ended", store.released)
+		}
+	})
+}
+
+// A client that holds one of the keys would wait for itself. So would Apply, if it called its Combiner.
+func TestDo_UnderALeaseOfTheKeyIsRefusedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *Combiner[string, string]
+		store := &free{ttl: time.Minute}
+		c = open(t, Config[string, string]{Store: store, Apply: func(ctx context.Context, _ locking.Lease, batch []string) ([]Result[string], error) {
+			if batch[0] == "inside" {
+				_, err := c.Do(ctx, "again", "k")
+				return []Result[string]{{Err: err}}, nil
+			}
+			return echo(0)(ctx, locking.Lease{}, batch)
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := c.Do(ctx, "inside", "k"); !errors.Is(err, locking.ErrNested) {
+			t.Errorf("in Apply: got %v, want ErrNested", err)
+		}
+		err := locking.Do(ctx, store, locking.Options{}, []string{"a", "k"}, func(ctx context.Context, _ locking.Lease) error {
+			_, err := c.Do(ctx, "q", "k")
+			return err
+		})
+		if !errors.Is(err, locking.ErrNested) {
+			t.Errorf("under a lease: got %v, want ErrNested", err)
+		}
+	})
+}
+
 // What may have been done in one try stays unknown, although the later ones did nothing.
 func TestDo_UnknownStaysUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -69,13 +69,15 @@ func (e *ofOne) Unwrap() error { return e.error }
 
 // The errors of a Combiner, besides those of package locking and of Apply.
 var (
-	ErrFull = fmt.Errorf("%w: combine: too many requests wait for the keys", locking.ErrBusy)
+	ErrFull = locking.Like(locking.ErrBusy, errors.New("combine: too many requests wait for the keys"))
 	// ErrClosed matches locking.ErrBusy: the request had no effect, and another process may serve it.
-	ErrClosed = fmt.Errorf("%w: combine: closed", locking.ErrBusy)
+	ErrClosed = locking.Like(locking.ErrBusy, errors.New("combine: closed"))
 	// ErrNoLease reports that the lease was not granted, or not for long enough. The Store's error is wrapped with it.
 	ErrNoLease = errors.New("combine: no lease")
 	// ErrPanic reports that Apply panicked in each try. The outcome is unknown.
 	ErrPanic = fmt.Errorf("%w: combine: Apply panicked", locking.ErrOutcomeUnknown)
+	// ErrResults reports a bug in Apply, which is not called again. What it did is unknown.
+	ErrResults = locking.Like(locking.ErrOutcomeUnknown, errors.New("combine: Apply must return one result for each request of the batch, in its order"))
 )
 
 // Combiner is safe for concurrent use. It has one goroutine for each set of keys for which requests wait. Apply
@@ -162,12 +164,13 @@ func setDefault[N ~int | ~int64](n *N, value N) {
 //
 // If ctx ends while q is queued, q has no effect, and the error matches ctx.Err() and locking.ErrBusy. While
 // q is applied, Do waits for its result. If q would have to be tried again, and ctx ends before that, the error matches
-// that of the last try. An error matches locking.ErrOutcomeUnknown if, and only if, q may have had an effect.
+// that of the last try. An error matches locking.ErrOutcomeUnknown if, and only if, q may have had an effect. A ctx under
+// which one of the keys is held (locking.Nested) is refused.
 func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error) {
 	var none A
 	keys, err := locking.SortedKeys(keys)
 	if err == nil {
-		err = ctx.Err()
+		err = cmp.Or(ctx.Err(), locking.Nested(ctx, c.config.Store, keys...))
 	}
 	if err != nil {
 		return none, err
@@ -274,9 +277,10 @@ func (r *request[Q, A]) left() error {
 // errGivenUp ends the lease of a batch with an unknown outcome.
 var errGivenUp = errors.New("combine: the outcome of a batch is unknown")
 
-// givenUp returns the error of Apply. locking.Do does not release a lease after an unknown outcome, unless Apply is guarded.
+// givenUp returns the error of Apply. locking.Do does not release a lease after an unknown outcome, unless Apply is guarded,
+// or has ended without an error.
 func (c *Combiner[Q, A]) givenUp(err error) error {
-	if c.config.Guarded && errors.Is(err, locking.ErrOutcomeUnknown) {
+	if (c.config.Guarded || errors.Is(err, ErrResults)) && errors.Is(err, locking.ErrOutcomeUnknown) {
 		return errGivenUp
 	}
 	return err

@@ -19,12 +19,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // free is a lock service without other holders. err is its answer.
 type free struct {
-	mu     sync.Mutex
-	grants int
-	err    error
-	ttl    time.Duration
-	busy   time.Time // another holder has the keys until then
-	lost   bool      // the next renewal finds the lease lost
+	mu               sync.Mutex
+	grants, released int
+
+	err  error
+	ttl  time.Duration
+	busy time.Time // another holder has the keys until then
+	lost bool      // the next renewal finds the lease lost
 }
 
 // hold lets another holder take the keys when they are released.
@@ -67,7 +68,12 @@ func (s *free) Renew(_ context.Context, l locking.Lease) (locking.Lease, error) 
 	return l, nil
 }
 
-func (*free) Release(context.Context, locking.Lease) error { return nil }
+func (s *free) Release(context.Context, locking.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released++
+	return nil
+}
 
 // echo answers each request with itself, after d.
 func echo(d time.Duration) func(context.Context, locking.Lease, []string) ([]Result[string], error) {

@@ -67,6 +67,8 @@
 //	… because of one request (OfOne)   each half of the batch is applied   the next batch
 //	Apply's COMMIT is not answered     applied again, under a lease with   wait for that
 //	                                   a greater fence
+//	Apply returns another number of    ErrResults, at once: a bug. Apply   the next batch, under a new lease
+//	results                            has ended: the lease is released
 //	Apply panics                       the same, each alone; after Tries   wait for that
 //	                                   ErrPanic. Each panic is logged
 //	the lease is lost                  Apply's ctx ends; tried again, if   wait for a new lease

@@ -247,6 +247,9 @@ func (t *turns[Q, A]) requeue(list []*request[Q, A]) (gone []*request[Q, A]) {
 
 // undecided reports whether a request may have another result under a later lease.
 func undecided(err error) bool {
+	if errors.Is(err, ErrResults) {
+		return false
+	}
 	return errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrStale)
 }
 
@@ -300,7 +303,7 @@ func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []*requ
 	one, is := errors.AsType[*ofOne](err)
 	switch {
 	case err == nil && len(results) != len(batch):
-		return nil, fmt.Errorf("%w: combine: Apply returned %d results for %d requests", locking.ErrOutcomeUnknown, len(results), len(batch))
+		return nil, fmt.Errorf("%w: got %d for %d", ErrResults, len(results), len(batch))
 	case !is:
 		return results, err
 	case len(batch) == 1:
