@@ -46,15 +46,19 @@ func New(cfg Config) (*Service, error) {
 		entries:    db.Collection("wallet_entries"),
 		operations: db.Collection("wallet_operations"),
 		bonus:      cfg.Bonus,
-		encode:     cfg.Encode,
 		count:      cfg.Count,
 		failpoint:  cfg.Failpoint,
 	}
 	if cfg.QueueMax >= 0 {
 		s.queues = newQueues(cmp.Or(cfg.QueueMax, QueueMax))
 	}
-	if s.encode == nil {
-		s.encode = idempotency.JSON[Operation]
+	encode := cfg.Encode
+	if encode == nil {
+		encode = idempotency.JSON[Operation]
+	}
+	s.encode = func(op Operation, refusal error) (Reply, error) {
+		reply, err := encode(op, refusal)
+		return reply, cmp.Or(err, reply.Check())
 	}
 	if s.count == nil {
 		s.count = func(EventKind, string) {}

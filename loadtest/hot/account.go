@@ -70,7 +70,7 @@ func transfers(service *transfer.Service) func(context.Context) error {
 	var n atomic.Int64
 	return func(ctx context.Context) error {
 		from := n.Add(1) % 2
-		req := idempotency.Request{Client: owner, Key: uuid.NewString()}
+		req := idempotency.Request{Client: owner, Key: uuid.NewString(), Fingerprint: [32]byte{1}}
 		return answered(func() error {
 			_, err := service.Transfer(ctx, req, transfer.Move{From: pair[from], To: pair[1-from], Amount: 1, Currency: "EUR"})
 			return err

@@ -78,7 +78,7 @@ func purchases(service *inventory.Service, many bool) func(context.Context) erro
 		if many {
 			lines[0].SKU = sku(rand.IntN(others))
 		}
-		req := idempotency.Request{Client: uuid.New(), Key: uuid.NewString()}
+		req := idempotency.Request{Client: uuid.New(), Key: uuid.NewString(), Fingerprint: [32]byte{1}}
 		return answered(func() error {
 			_, err := service.BuyWith(ctx, "", req, lines)
 			return err

@@ -87,7 +87,7 @@ func credits(p place, strategy string, work time.Duration) (request func(context
 		return nil, nil, err
 	}
 	request = func(ctx context.Context) error {
-		req := idempotency.Request{Client: owner, Key: uuid.NewString()}
+		req := idempotency.Request{Client: owner, Key: uuid.NewString(), Fingerprint: [32]byte{1}}
 		return answered(func() error {
 			_, err := service.Credit(ctx, req, hotWallet, 10)
 			return err

@@ -17,7 +17,7 @@ func ParseKey(header string) (string, error) {
 			return "", fmt.Errorf("%w, bare or as a quoted string (RFC 8941)", ErrKey)
 		}
 	}
-	return key, Request{Key: key}.Check()
+	return key, checkKey(key)
 }
 
 // unquote parses an sf-string: only \" and \\ are escapes, and nothing follows the closing quote.

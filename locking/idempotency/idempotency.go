@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,7 +17,7 @@ type Request struct {
 }
 
 // Reply is the answer that is committed with the effect, and returned byte for byte to
-// every retry. The packages that store it do not interpret Status and Body.
+// every retry. The packages that store it do not interpret Status and Body, except for Check.
 type Reply struct {
 	Status   int
 	Body     []byte
@@ -37,14 +38,38 @@ var (
 	// ErrInProgress reports a key whose first request has not finished. The outcome is
 	// unknown: the client sends the same key again.
 	ErrInProgress = errors.New("idempotency: a request with this key is in progress")
+	// ErrIncomplete reports a Request or a Reply that lacks a part: a bug in the caller, not in its client's request. Nothing
+	// happened.
+	ErrIncomplete = errors.New("idempotency: incomplete")
 )
 
 // KeyBytesMax is the length of the longest valid key.
 const KeyBytesMax = 255
 
-// Check returns ErrKey if the key is invalid.
+// Check returns ErrKey if the key is invalid, and ErrIncomplete if the Client or the Fingerprint is zero. Without a
+// Client all clients would share their keys; without a Fingerprint the reply to one request would be that to another.
 func (r Request) Check() error {
-	if n := len(r.Key); n < 1 || n > KeyBytesMax || strings.ContainsFunc(r.Key, unprintable) {
+	switch err := checkKey(r.Key); {
+	case err != nil:
+		return err
+	case r.Client == uuid.Nil:
+		return fmt.Errorf("%w: Request.Client is not set (key %q)", ErrIncomplete, r.Key)
+	case r.Fingerprint == [32]byte{}:
+		return fmt.Errorf("%w: Request.Fingerprint is not set: see Fingerprint (key %q)", ErrIncomplete, r.Key)
+	}
+	return nil
+}
+
+// Check returns ErrIncomplete if the Status is 0: it would be stored, and no server can send it.
+func (r Reply) Check() error {
+	if r.Status == 0 {
+		return fmt.Errorf("%w: Reply.Status is not set (body %.100q)", ErrIncomplete, r.Body)
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if n := len(key); n < 1 || n > KeyBytesMax || strings.ContainsFunc(key, unprintable) {
 		return ErrKey
 	}
 	return nil

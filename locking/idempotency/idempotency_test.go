@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"shop/locking/idempotency"
 )
 
@@ -50,7 +52,7 @@ func FuzzParseKey(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := (idempotency.Request{Key: key}).Check(); err != nil {
+		if err := (idempotency.Request{Client: uuid.UUID{1}, Key: key, Fingerprint: [32]byte{1}}).Check(); err != nil {
 			t.Errorf("%q was accepted: %v", header, err)
 		}
 		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
@@ -84,5 +86,32 @@ func TestFingerprint_DependsOnTheOperationAndTheIntent(t *testing.T) {
 	}
 	if _, err := idempotency.Fingerprint("POST", func() {}); err == nil {
 		t.Error("no error for an intent without JSON")
+	}
+}
+
+// A request without a Client, and one without a Fingerprint, would get the reply of another. Status 0 cannot be sent.
+func TestCheck_RefusesWhatIsNotSet(t *testing.T) {
+	t.Parallel()
+	whole := idempotency.Request{Client: uuid.UUID{1}, Key: "k", Fingerprint: [32]byte{1}}
+	for part, clear := range map[string]func(*idempotency.Request){
+		"":            func(*idempotency.Request) {},
+		"Client":      func(r *idempotency.Request) { r.Client = uuid.Nil },
+		"Fingerprint": func(r *idempotency.Request) { r.Fingerprint = [32]byte{} },
+	} {
+		r := whole
+		clear(&r)
+		if err := r.Check(); errors.Is(err, idempotency.ErrIncomplete) != (part != "") || err != nil && !strings.Contains(err.Error(), "Request."+part) {
+			t.Errorf("without its %s: %v", part, err)
+		}
+	}
+	for status, ok := range map[int]bool{0: false, 201: true, -1: true} {
+		if err := (idempotency.Reply{Status: status}).Check(); errors.Is(err, idempotency.ErrIncomplete) == ok {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+	for _, refusal := range []error{nil, errors.New("sold out")} {
+		if reply, err := idempotency.JSON("x", refusal); err != nil || reply.Check() != nil {
+			t.Errorf("JSON: %+v, %v", reply, err)
+		}
 	}
 }

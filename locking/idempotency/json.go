@@ -19,12 +19,13 @@ func Fingerprint(operation string, intent any) ([32]byte, error) {
 }
 
 // JSON returns a Reply for a caller without a wire format of its own: the outcome, or the
-// text of the refusal, as JSON, with status 0.
+// text of the refusal, as JSON, with status 200 or 409.
 func JSON[T any](outcome T, refusal error) (Reply, error) {
 	var shown any = outcome
+	status := 200
 	if refusal != nil {
-		shown = map[string]string{"refused": refusal.Error()}
+		shown, status = map[string]string{"refused": refusal.Error()}, 409
 	}
 	body, err := json.Marshal(shown)
-	return Reply{Body: body}, err
+	return Reply{Status: status, Body: body}, err
 }

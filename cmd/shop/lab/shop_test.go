@@ -186,7 +186,7 @@ func TestShop_AWindowSeesWhatAllOthersDo(t *testing.T) {
 	if status, _, body := s.ask("bob", "wallets/"+bob.Wallet.String()+"/payments", "k3", `{"to":"`+alice.Wallet.String()+`","amount":700}`); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
-	reply, err := s.orders.BuyWith(t.Context(), "", inventory.Request{Client: uuid.New(), Key: "k4"}, []inventory.Line{{SKU: "coffee", Quantity: 2}})
+	reply, err := s.orders.BuyWith(t.Context(), "", inventory.Request{Client: uuid.New(), Key: "k4", Fingerprint: [32]byte{1}}, []inventory.Line{{SKU: "coffee", Quantity: 2}})
 	if err != nil || reply.Status != http.StatusCreated { // as another replica does for another client
 		t.Fatal(reply, err)
 	}

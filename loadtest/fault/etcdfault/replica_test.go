@@ -50,7 +50,7 @@ func beReplica(args []string) int {
 			for {
 				pair := rand.Perm(len(accounts))
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-				_, _ = svc.Transfer(ctx, transfer.Request{Client: owner, Key: uuid.NewString()},
+				_, _ = svc.Transfer(ctx, transfer.Request{Client: owner, Key: uuid.NewString(), Fingerprint: [32]byte{1}},
 					transfer.Move{From: accounts[pair[0]], To: accounts[pair[1]], Amount: 1 + rand.Int64N(50), Currency: "EUR"})
 				cancel()
 			}

@@ -35,7 +35,7 @@ type Result struct {
 // lock queues the statements that lock rows. Then the replies that are stored are read, in a statement after
 // the wait for the locks. body gets the indexes of the other requests, and returns their results in the same order.
 // The replies without an error are stored in the transaction, under their keys, before the writes that body
-// left queued. Each request must have a key. Whatever body queues is committed: for a refusal, and for a
+// left queued. Each request must have all its parts (Check). Whatever body queues is committed: for a refusal, and for a
 // request with an error, it must have queued nothing.
 //
 // A transaction that inserts one of the keys at this moment delays all requests, so RunAll waits for each key no longer
@@ -56,6 +56,11 @@ type Result struct {
 func (db *DB) RunAll(ctx context.Context, label string, requests []*Op, lock func(*Tx),
 	body func(ctx context.Context, tx *Tx, open []int) ([]Result, error),
 ) (results []Result, err error) {
+	for _, r := range requests {
+		if err := r.Check(); err != nil {
+			return nil, err
+		}
+	}
 	op := &Op{Label: label} // without a key: Run ends at a COMMIT without an answer
 	_, err = db.Run(ctx, op, func(ctx context.Context, tx *Tx) (idempotency.Reply, error) {
 		lock(tx)
@@ -186,6 +191,9 @@ func (t *Tx) storeAll(ctx context.Context, requests []*Op, results []Result, ope
 		fingerprints, statuses, bodies := make([][]byte, len(stored)), make([]int32, len(stored)), make([][]byte, len(stored))
 		for i, n := range stored {
 			r, reply := requests[n], results[n].Reply
+			if err := reply.Check(); err != nil {
+				return err
+			}
 			clients[i], keys[i], fingerprints[i], statuses[i] = r.Client, r.Key, r.Fingerprint[:], int32(reply.Status)
 			bodies[i] = append([]byte{}, reply.Body...) // never NULL
 		}

@@ -89,6 +89,46 @@ func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
 	d.want(1)
 }
 
+// A request without a Client or a Fingerprint would get the reply to another one, and a reply without a Status cannot be sent.
+// Neither has an effect, in a batch neither.
+func TestKey_OfAnIncompleteRequestOrReplyHasNoEffect(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	noStatus := func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		reply, err := raise(newRequest(), "a")(ctx, tx)
+		reply.Status = 0
+		return reply, err
+	}
+	noClient, noFingerprint, whole := newRequest(), newRequest(), newRequest()
+	noClient.Client, noFingerprint.Fingerprint = uuid.Nil, [32]byte{}
+	for name, try := range map[string]struct {
+		req  idempotency.Request
+		body pgtx.Body
+	}{
+		"no Client":                {noClient, raise(noClient, "a")},
+		"no Fingerprint":           {noFingerprint, raise(noFingerprint, "a")},
+		"no Status":                {whole, noStatus},
+		"no Status of the refusal": {whole, func(context.Context, *pgtx.Tx) (idempotency.Reply, error) { return pgtx.Refuse(idempotency.Reply{}) }},
+	} {
+		if reply, err := d.Do(t.Context(), try.req, try.body); !errors.Is(err, idempotency.ErrIncomplete) {
+			t.Errorf("Do, %s: got %+v, %v, want ErrIncomplete", name, reply, err)
+		}
+		if reply, err := d.Run(t.Context(), &pgtx.Op{Request: try.req}, try.body); !errors.Is(err, idempotency.ErrIncomplete) {
+			t.Errorf("Run, %s: got %+v, %v, want ErrIncomplete", name, reply, err)
+		}
+		_, err := d.RunAll(t.Context(), "", []*pgtx.Op{{Request: try.req}}, func(*pgtx.Tx) {}, func(context.Context, *pgtx.Tx, []int) ([]pgtx.Result, error) {
+			return []pgtx.Result{{}}, nil
+		})
+		if !errors.Is(err, idempotency.ErrIncomplete) {
+			t.Errorf("RunAll, %s: got %v, want ErrIncomplete", name, err)
+		}
+	}
+	if n := d.Number(`SELECT count(*) FROM idempotency_keys`); n != 0 {
+		t.Errorf("%d keys are stored", n)
+	}
+	d.want(0)
+}
+
 func TestKey_BelongsToItsClient(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)

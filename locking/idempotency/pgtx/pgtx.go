@@ -75,6 +75,11 @@ func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idemp
 // A nil error means that the reply is committed under the request's key, by this
 // Run or by an earlier request. The package comment lists the errors in a table.
 func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, error) {
+	if op.Key != "" {
+		if err := op.Check(); err != nil {
+			return idempotency.Reply{}, err
+		}
+	}
 	ctx, cancel := db.Bound(ctx)
 	defer cancel()
 	var reply idempotency.Reply

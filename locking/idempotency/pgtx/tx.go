@@ -175,6 +175,9 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 		return errors.New("pgtx: the body of a deferred Op did not begin a transaction")
 	}
 	if t.op.Key != "" {
+		if err := reply.Check(); err != nil {
+			return err
+		}
 		writes := t.queue[t.keyAt:]
 		t.queue = t.queue[:t.keyAt:t.keyAt]
 		if t.op.KeyWait > 0 {

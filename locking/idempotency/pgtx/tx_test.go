@@ -109,7 +109,7 @@ func TestRun_RetriesAreBoundedAndEndAsBusy(t *testing.T) {
 		"guard": {func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 			attempts++
 			tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
-			return idempotency.Reply{}, nil
+			return idempotency.Reply{Status: 201}, nil
 		}, pgtx.GuardTripped},
 		"ErrRetry": {func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
 			attempts++
@@ -132,7 +132,7 @@ func TestRun_ReturnsTheViolationOfAnotherConstraint(t *testing.T) {
 	d := newDatabase(t, func(cfg *pgtx.Config) { cfg.Guards = nil })
 	_, err := d.Do(t.Context(), newRequest(), func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 		tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
-		return idempotency.Reply{}, nil
+		return idempotency.Reply{Status: 201}, nil
 	})
 	if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("%v, want the violation unchanged", err)
