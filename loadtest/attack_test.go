@@ -118,8 +118,11 @@ func TestAttack_DuplicatesAreUnderWayTogether(t *testing.T) {
 	schedule := r.intend("twice")
 	schedule = append(schedule, ScheduledRequest{0, 1, schedule[0].Intent})
 	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), schedule)
-	if n := Overlaps(r.history.Records(), 2); n != 2 {
-		t.Errorf("%d overlaps, want 2", n)
+	if n := len(r.history.Record("twice").Attempts); n != 2 {
+		t.Errorf("%d attempts, want 2", n)
+	}
+	if n := Overlaps(r.history.Records(), 2); n != 0 {
+		t.Errorf("%d overlaps, want none: they have one key", n)
 	}
 }
 

@@ -16,8 +16,8 @@
 // to the engine:
 //
 //	plan ──▶ vegeta, open loop ──▶ recorder ──▶ replica 1 ┐
-//	          one in ten twice        │    ──▶ replica 2 ├──▶ PostgreSQL, MongoDB, Redis …
-//	             at once              │    ──▶ replica 3 ┘        ▲
+//	       half of it in bursts,      │    ──▶ replica 2 ├──▶ PostgreSQL, MongoDB, Redis …
+//	     one in ten twice at once     │    ──▶ replica 3 ┘        ▲
 //	                                  ▼                            │ fault
 //	undecided? ◀── the replies for each key                        │
 //	    └──▶ retrier: same key, next replica                     audit,
@@ -37,10 +37,10 @@
 //   - Controls run under the same load. If a control is not caught, the checks do not work and the proof
 //     fails. Each control names the invariants that it must break and those that must hold.
 //   - A run in which nothing could have gone wrong is inconclusive ("void" in prove.json), neither good
-//     nor bad (see InconclusiveReasons): no two requests for one product overlapped on different
-//     replicas, the fault failed, did not happen or had no effect, or the load was not sent when the plan
-//     says (LagBound). The scenario is then run once more, and the report says so; Nemesis, Soak and a
-//     foreign service (Target) are not. If the last run is inconclusive too, the proof fails.
+//     nor bad (see InconclusiveReasons): too few requests with different keys for one product overlapped on
+//     different replicas (OverlapsLeast), the fault failed, did not happen or had no effect, or the load was
+//     not sent when the plan says (LagBound). The scenario is then run once more, and the report says so;
+//     Nemesis, Soak and a foreign service (Target) are not. If the last run is inconclusive too, the proof fails.
 //   - Safe means more than unbroken: everything in stock must be sold, a purchase must succeed soon after
 //     each fault, and the service must keep up with the load (Pace). A service that answers 503 to every
 //     request, or to every second one, oversells nothing, and fails. All money that is left must be
@@ -50,6 +50,15 @@
 //   - Nothing that the service wrote about itself is trusted: opening balances, prices, owners and the
 //     set of objects come from the plan, and times are compared with the clients' clock.
 //   - Every audit query has a test in which it finds a planted violation.
+//
+// # Bursts
+//
+// Two requests lose an update only if both are under way at the same time. Requests that are spread evenly hardly
+// meet: a service that reads, compares and writes without a lock looked safe under a steady 100 requests a second.
+// Therefore requests with different keys for one object are sent at the same time, to all replicas, over open
+// connections: purchases and requests to a Target in bursts of 10 to 50 (Load.Slots) among others that come alone,
+// transfers in bursts of all clients of which about ten concern one account, and ten operations of one wallet at
+// a time. Overlaps counts the pairs that did meet.
 //
 // # What is sent beside the load
 //

@@ -237,42 +237,53 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// Overlaps counts the attempts for an object (a product, an account, a wallet) that were under way while
-// another replica had an attempt for the same object. A run without any shows nothing: its requests might
-// as well have come one by one. With a single address (of a load balancer), any two attempts count.
-func Overlaps(records []Record, replicas int) int64 {
+// OverlapsLeast is the number of Overlaps without which a run shows nothing: two bursts of the smallest size, on
+// two replicas, have as many.
+const OverlapsLeast = 50
+
+// Overlaps counts the pairs of requests with different keys that were under way for one object (a product, an
+// account, a wallet) at the same time on different replicas. Only such a pair can show a lost update: requests
+// with one key exclude each other by the key. Reads change nothing, and do not count. With a single address (of
+// a load balancer), any two requests with different keys count.
+func Overlaps(records []Record, replicas int) (pairs int64) {
 	type span struct {
-		attempt int // an attempt for two objects counts once
-		replica int
-		start   time.Duration
-		end     time.Duration
+		*Record
+		Attempt
 	}
-	byName := map[string][]span{}
-	n := 0
-	for _, r := range records {
+	byObject := map[string][]span{}
+	for i := range records {
+		r := &records[i]
 		for _, a := range r.Attempts {
-			n++
-			if a.Sends == 0 {
-				continue // it never reached a replica
+			if a.Sends == 0 || r.Reads {
+				continue // it never reached a replica, or it changes nothing
 			}
-			for _, name := range r.Contends {
-				byName[name] = append(byName[name], span{n, a.Replica, a.Start, a.End})
+			for _, object := range r.Contends {
+				byObject[object] = append(byObject[object], span{r, a})
 			}
 		}
 	}
-	met := map[int]bool{}
-	for _, spans := range byName {
-		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	for object, spans := range byObject {
+		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.Start, b.Start) })
 		var open []span
 		for _, s := range spans {
-			open = slices.DeleteFunc(open, func(o span) bool { return o.end <= s.start })
+			open = slices.DeleteFunc(open, func(o span) bool { return o.End <= s.Start })
 			for _, o := range open {
-				if o.replica != s.replica || replicas == 1 {
-					met[o.attempt], met[s.attempt] = true, true
+				if o.Record != s.Record && (o.Replica != s.Replica || replicas == 1) && firstInCommon(o.Contends, s.Contends) == object {
+					pairs++
 				}
 			}
 			open = append(open, s)
 		}
 	}
-	return int64(len(met))
+	return pairs
+}
+
+// firstInCommon returns the first object of a that b has too: a pair that meets over two objects counts once.
+func firstInCommon(a, b []string) string {
+	for _, object := range a {
+		if slices.Contains(b, object) {
+			return object
+		}
+	}
+	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,33 +14,40 @@ import (
 
 // Attempt is one request, also one that was never sent because there was no connection.
 type Attempt struct {
-	Key     string        `json:"key"`
-	Replica int           `json:"replica"`
-	Start   time.Duration `json:"start"` // since the start of the history, monotonic
-	End     time.Duration `json:"end"`
-	Status  int           `json:"status"` // 0: no answer
-	Outcome Outcome       `json:"outcome"`
-	Problem string        `json:"problem,omitempty"`
-	Sends   int           `json:"sends"` // requests written to a connection: at most 1, see Recorder
-	Stored  bool          `json:"-"`     // the service stores this refusal with the key
-	Body    []byte        `json:"-"`     // of the answer to a read: each answer shows the state of its own moment
+	Key       string        `json:"key"`
+	Replica   int           `json:"replica"`
+	Start     time.Duration `json:"start"` // since the start of the history, monotonic
+	End       time.Duration `json:"end"`
+	Status    int           `json:"status"` // 0: no answer
+	Outcome   Outcome       `json:"outcome"`
+	Problem   string        `json:"problem,omitempty"`
+	Sends     int           `json:"sends"`               // requests written to a connection: at most 1, see Recorder
+	Error     string        `json:"error,omitempty"`     // why there is no answer
+	Stored    bool          `json:"-"`                   // the service stores this refusal with the key
+	Duplicate bool          `json:"duplicate,omitempty"` // the answer says that an earlier request with the key had the effect
+	Body      []byte        `json:"-"`                   // of the answer to a read: each answer shows the state of its own moment
 }
 
 // Record is everything that is known of one intent.
 type Record struct {
 	Intent
-	Planned  time.Duration // the planned time of its first request, on the clock of the attempts
-	Outcome  Outcome       // of the key: final as soon as one attempt has a final outcome
-	Made     uuid.UUID     // the id in the answer
-	Attempts []Attempt
-	Diverged bool   // two final answers to this key differ: I-ONCE is broken
-	Body     []byte // of the answer that decided it
-	retried  bool
+	Planned   time.Duration // the planned time of its first request, on the clock of the attempts
+	Outcome   Outcome       // of the key: final as soon as one attempt has a final outcome
+	Made      uuid.UUID     // the id in the answer
+	Attempts  []Attempt
+	Diverged  bool   // two final answers to this key differ: I-ONCE is broken
+	Body      []byte // of the answer that decided it
+	Differs   string // if Diverged: the first two answers that differ
+	retried   bool
+	duplicate bool // only Duplicates have decided it so far: Body is that of one
 }
 
 // History is what the clients saw. It holds nothing that only the servers know.
 type History struct {
 	Epoch time.Time
+	// Same reports whether a final answer agrees with the one that decided its key. nil: it must be the same byte
+	// for byte.
+	Same func(r Record, a Attempt, body []byte) bool
 
 	mu      sync.Mutex
 	records map[string]*Record
@@ -102,7 +110,7 @@ func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 		a.Body = body
 	}
 	r.Attempts = append(r.Attempts, a)
-	r.learn(a, body)
+	h.learn(r, a, body)
 	switch {
 	case r.Outcome.Final() && !was.Final():
 		now := *r
@@ -115,7 +123,8 @@ func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 }
 
 // learn merges one more answer into what is known of the key.
-func (r *Record) learn(a Attempt, body []byte) {
+func (h *History) learn(r *Record, a Attempt, body []byte) {
+	was := *r
 	switch {
 	case !a.Outcome.Final():
 		if r.Outcome == Open && a.Outcome == Unknown {
@@ -131,14 +140,40 @@ func (r *Record) learn(a Attempt, body []byte) {
 		if a.Outcome == OK {
 			r.Outcome, r.Body = OK, body
 		}
-	case (a.Outcome == OK || a.Stored) && !bytes.Equal(r.Body, body):
+	case a.Duplicate:
+		return // it says no more than is known
+	case r.duplicate:
+		r.Body = body // the answer of the request that had the effect
+	case (a.Outcome == OK || a.Stored) && !h.same(*r, a, body):
 		r.Diverged = true
+	}
+	r.duplicate = r.Outcome == OK && a.Duplicate
+	if r.Diverged && r.Differs == "" {
+		first := was.deciding()
+		r.Differs = fmt.Sprintf("%d %s, and %d %s", first.Status, brief(was.Body), a.Status, brief(body))
 	}
 	if r.Outcome == OK {
 		var answer struct{ ID uuid.UUID }
 		_ = json.Unmarshal(r.Body, &answer) // without an id, the check of I-ACK fails
 		r.Made = answer.ID
 	}
+}
+
+func (h *History) same(r Record, a Attempt, body []byte) bool {
+	if h.Same != nil {
+		return h.Same(r, a, body)
+	}
+	return bytes.Equal(r.Body, body)
+}
+
+// briefly bounds the answers in Record.Differs.
+const briefly = 200
+
+func brief(body []byte) string {
+	if len(body) > briefly {
+		return strings.ToValidUTF8(string(body[:briefly]), "") + "…"
+	}
+	return strings.ToValidUTF8(string(body), "\uFFFD")
 }
 
 // abandoned reports whether the client does not retry the key, although it is undecided: all its attempts
@@ -196,6 +231,9 @@ func (r Record) Ended() string {
 	if last.Outcome == "" {
 		return "never sent"
 	}
+	if last.Status == 0 {
+		return fmt.Sprintf("%s (no answer: %s)", last.Outcome, last.Error)
+	}
 	return fmt.Sprintf("%s (%d %s)", last.Outcome, last.Status, last.Problem)
 }
 
@@ -204,14 +242,21 @@ func (r Record) Sent() bool {
 	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Sends > 0 })
 }
 
-// deciding returns the attempt that decided the key; the zero Attempt if none did.
-func (r Record) deciding() (a Attempt) {
+// deciding returns the attempt that decided the key, a Duplicate only if there is no other; the zero Attempt if
+// none did.
+func (r Record) deciding() (decided Attempt) {
 	for _, a := range r.Attempts {
-		if a.Outcome == r.Outcome && a.Outcome.Final() {
+		if a.Outcome != r.Outcome || !a.Outcome.Final() {
+			continue
+		}
+		if !a.Duplicate {
 			return a
 		}
+		if !decided.Duplicate {
+			decided = a
+		}
 	}
-	return a
+	return decided
 }
 
 // Times returns the span in which a request can have had its effect, by the history's clock: from the

@@ -6,7 +6,10 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"shop/loadtest/fault"
 )
@@ -134,36 +137,70 @@ func refusedReads(records []Record) (wrong []string) {
 	return wrong
 }
 
-// diverged lists the keys that got two different final answers.
-func diverged(records []Record) []string {
-	return keys(records, func(r Record) bool { return r.Diverged })
+// diverged lists the keys that got two different final answers, with these answers.
+func diverged(records []Record) (found []string) {
+	for _, r := range records {
+		if r.Diverged {
+			found = append(found, r.Key+": "+r.Differs)
+		}
+	}
+	return found
+}
+
+// firstDuplicates lists the keys that were only ever answered as duplicates, although no request with them can have had
+// an effect before.
+func firstDuplicates(records []Record) (found []string) {
+	for _, r := range records {
+		effect := func(a Attempt) bool { return a.Outcome == Unknown || a.Outcome == OK && !a.Duplicate }
+		if decided := r.deciding(); decided.Duplicate && !slices.ContainsFunc(r.Attempts, effect) {
+			found = append(found, fmt.Sprintf("%s: %d %s: answered as a duplicate, but no request with this key can have had the effect before", r.Key, decided.Status, brief(r.Body)))
+		}
+	}
+	return found
 }
 
 // replays is how many decided keys are sent once more after the load.
 const replays = 40
 
-// replay sends some decided keys again, to any replica, also one that was killed since. The answer must be
-// the same byte for byte (the history sets Diverged if not); one that is not final, such as busy, is
-// retried. replay returns how many keys were answered, and describes those that were not answered in time.
-func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
-	ctx, stop := context.WithTimeout(ctx, grace)
+// replayWidth is how many of them are sent at once: one after the other, a slow service would get no further than
+// the first ones.
+const replayWidth = 8
+
+// replay sends some decided keys again, to any replica, also one that was killed since. The answer must agree with
+// the first one (the history sets Diverged if not); one that is not final, such as busy, is retried for as long as
+// within. replay returns how many keys were answered, and describes those that were not answered in time.
+func (r *Run) replay(ctx context.Context, within time.Duration) (answered int64, silent []string) {
+	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	records := slices.DeleteFunc(r.History.Records(), func(r Record) bool { return r.Reads })
+	var sent errgroup.Group
+	sent.SetLimit(replayWidth)
+	var mu sync.Mutex
 	for i := 0; i < len(records); i += max(1, len(records)/replays) {
-		switch record := records[i]; {
-		case !record.Outcome.Final():
-		case r.resend(ctx, i, record.Intent):
-			answered++
-		default:
-			silent = append(silent, record.Key+": decided, but sent again it ended as "+r.History.Record(record.Key).Ended())
+		record := records[i]
+		if !record.Outcome.Final() {
+			continue
 		}
+		sent.Go(func() error {
+			done := r.resend(ctx, i, record.Intent)
+			mu.Lock()
+			defer mu.Unlock()
+			if done {
+				answered++
+			} else {
+				silent = append(silent, record.Key+": decided, but sent again it ended as "+r.History.Record(record.Key).Ended())
+			}
+			return nil
+		})
 	}
+	_ = sent.Wait()
+	slices.Sort(silent)
 	return answered, silent
 }
 
 // resend sends a decided key until its answer is final, or until ctx ends.
 func (r *Run) resend(ctx context.Context, replica int, i Intent) bool {
-	for ; r.send(ctx, replica, i) != nil || !r.History.Record(i.Key).Last().Outcome.Final(); replica++ {
+	for ; ctx.Err() != nil || r.send(ctx, replica, i) != nil || !r.History.Record(i.Key).Last().Outcome.Final(); replica++ {
 		if !fault.Wait(ctx, retryFirst) {
 			return false
 		}

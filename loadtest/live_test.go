@@ -122,11 +122,11 @@ func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) 
 		if second == order2 {
 			run.History.records["bought"].Body = []byte(`{"id":"` + order2 + `"}`)
 		}
-		if n, silent := run.replay(t.Context()); n != 1 || len(silent) != 0 {
+		if n, silent := run.replay(t.Context(), grace); n != 1 || len(silent) != 0 {
 			t.Errorf("%d replays, want 1; silent: %v", n, silent)
 		}
-		if got := strings.Join(diverged(run.History.Records()), " "); got != want {
-			t.Errorf("diverged: %q, want %q", got, want)
+		if got := strings.Join(diverged(run.History.Records()), " "); !strings.HasPrefix(got, want) || (got == "") != (want == "") || want != "" && !(strings.Contains(got, order1) && strings.Contains(got, order2)) {
+			t.Errorf("diverged: %q, want %q with both answers", got, want)
 		}
 	}
 }
@@ -139,13 +139,13 @@ func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
 		}
 		return ""
 	})
-	if n, silent := run.replay(t.Context()); n != 1 || len(silent) != 0 || requests.Load() != 2 {
+	if n, silent := run.replay(t.Context(), grace); n != 1 || len(silent) != 0 || requests.Load() != 2 {
 		t.Errorf("busy once: %d answered of 1, silent %v, requests %d times, want 2", n, silent, requests.Load())
 	}
 	run = decidedRun(t, func() string { return "busy" })
 	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	if n, silent := run.replay(ctx); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
+	if n, silent := run.replay(ctx, grace); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
 		t.Errorf("busy for ever: %d answered, silent %v; want the key to be named", n, silent)
 	}
 }

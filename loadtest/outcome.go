@@ -18,6 +18,9 @@ const (
 	Rejected Outcome = "rejected" // it certainly did not happen, and never will under this key
 	Open     Outcome = "open"     // this attempt did nothing; the key may still be used
 	Unknown  Outcome = "unknown"  // it may have happened
+
+	// Duplicate: an earlier request with the key had the effect. The Recorder turns it into OK.
+	Duplicate Outcome = "duplicate"
 )
 
 // Final reports whether the key is decided and need not be retried.

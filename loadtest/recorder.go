@@ -81,11 +81,17 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err == nil:
 		attempt.Status = res.StatusCode
 		attempt.Outcome, attempt.Problem = r.Classify(res.StatusCode, res.Header, body)
+		if attempt.Outcome == Duplicate {
+			attempt.Outcome, attempt.Duplicate = OK, true
+		}
 		attempt.Stored = attempt.Outcome == Rejected && slices.Contains(r.Stored, attempt.Problem)
 	case sent.connected.Load():
 		attempt.Outcome = Unknown // a part of the request may have arrived
 	default:
 		attempt.Outcome = Open // without a connection nothing happened
+	}
+	if err != nil {
+		attempt.Error = err.Error()
 	}
 	retry, decided := r.History.Add(attempt, body)
 	if retry != nil && r.Undecided != nil {

@@ -65,6 +65,7 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 
 // Send sends the schedule, and returns when every key is decided or the time for retries is over.
 func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Results {
+	r.warm(ctx, schedule)
 	begin := r.History.Epoch.Add(r.History.IntendAll(schedule))
 	results := Attack(ctx, r.Client, r.Bases, r.Headers, begin, schedule)
 	r.Wait()

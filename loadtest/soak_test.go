@@ -54,7 +54,7 @@ func TestSoak_ARestartMustHitARequest(t *testing.T) {
 		restarts, hit int64
 		reasons       int
 	}{{0, 0, 0}, {1, 5, 0}, {1, 0, 1}} {
-		evidence := map[string]int64{"overlaps": 1, "restarts": c.restarts, "hit": c.hit}
+		evidence := map[string]int64{"overlaps": OverlapsLeast, "restarts": c.restarts, "hit": c.hit}
 		if got := InconclusiveReasons(s, evidence); len(got) != c.reasons {
 			t.Errorf("%+v: %q", c, got)
 		}

@@ -17,7 +17,8 @@ type Target struct {
 	Bases      []string // one for each replica, or that of a load balancer
 	Headers    Headers
 	Classify   func(int, http.Header, []byte) (Outcome, string)
-	Stored     []string // as in Flow
+	Stored     []string                           // as in Flow
+	Same       func(Record, Attempt, []byte) bool // as in History
 	Plan       Plan
 	FollowUp   func(Record) []ScheduledRequest // what clients send after a success; may be nil
 	Load       Load
@@ -43,7 +44,7 @@ func (t *Target) flow() *Flow {
 		Name: TargetFlow, Number: "oversold", Words: Words{Done: "ok"}, Invariants: t.Invariants,
 		Evidence: map[string]string{"oversold": "units that clients got beyond the supply"},
 		Summary: func(r Result) string {
-			return fmt.Sprintf("%d ok, %d rejected, %d undecided", r.OK, r.Rejected, r.Unknown)
+			return fmt.Sprintf("%d ok, %d rejected, %d undecided, %d overlaps", r.OK, r.Rejected, r.Unknown, r.Evidence["overlaps"])
 		},
 	}
 }
@@ -55,7 +56,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r.followUp = t.FollowUp
+	r.followUp, r.History.Same = t.FollowUp, t.Same
 	defer r.Close()
 	t.Say("%s: %d requests to %d addresses", t.Name, len(t.Plan.Schedule), len(t.Bases))
 	watching, stop := context.WithCancel(ctx)
@@ -64,7 +65,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	sent := r.Send(ctx, t.Plan.Schedule)
 	decided := r.History.Now()
 	stop()
-	replayed, silent := r.replay(ctx)
+	replayed, silent := r.replay(ctx, max(grace, t.Grace))
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
@@ -97,7 +98,7 @@ func (t *Target) audit(ctx context.Context, records []Record, silent []string) (
 	if err != nil {
 		return Audited{}, err
 	}
-	audited.Findings.Add("I-ONCE", diverged(records)...)
+	audited.Findings.Add("I-ONCE", append(diverged(records), firstDuplicates(records)...)...)
 	open := undecided(records)
 	if float64(len(open)) <= t.Undecided*float64(len(records)) {
 		open = nil

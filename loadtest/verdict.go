@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -71,7 +72,7 @@ type Need struct {
 // evidence comes from outside of the replicas: from the clients' history, the fault, a server, or the
 // network traffic. It must not hold what replicas count about themselves.
 func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []string) {
-	needs := []Need{{Evidence: "overlaps", Why: "no two requests for the same object overlapped on different replicas"}}
+	needs := []Need{{Evidence: "overlaps", Least: OverlapsLeast, Why: fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas; at least %d must", evidence["overlaps"], OverlapsLeast)}}
 	if s.Fault != NoFault && (s.Fault != Soak || evidence["restarts"] > 0) { // a shift of a soak may have no fault
 		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
 	}
@@ -120,7 +121,7 @@ func (f *Flow) AllInvariants() []invariant.Invariant { return slices.Concat(f.In
 // evidence describes the numbers of every flow that come from outside of the replicas and are not
 // violations.
 var evidence = map[string]string{
-	"overlaps":          "requests for a product, an account or a wallet while another replica had a request for the same one",
+	"overlaps":          "pairs of requests with different keys that were under way at the same time, on different replicas, for one object: a product, an account or a wallet",
 	"attempts":          "requests sent, retries included",
 	"sent_again":        "retries of undecided keys",
 	"replayed":          "decided keys that were sent once more after the load, and answered",

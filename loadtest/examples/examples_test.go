@@ -1,5 +1,5 @@
-// Package examples tests the example of docs/ci.md: a shop in Python, the file that proves it, and three
-// shops that are wrong in one place. The test runs the gate on all four.
+// Package examples tests the example of docs/ci.md: a shop in Python, the file that proves it, three
+// shops that are wrong in one place, and a flash sale on Redis, right and wrong. The tests run the gate on all.
 package examples
 
 import (
@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,17 +35,17 @@ func TestMain(m *testing.M) {
 }
 
 // gate runs the gate on a shop with a database of its own.
-func gate(t *testing.T, shop string) (status int, result loadtest.Result, out string) {
+func gate(t *testing.T, shop string, flags ...string) (status int, result loadtest.Result, out string) {
 	t.Helper()
 	for range 3 { // a machine that is too busy to send the load in time proves nothing
-		if status, result, out = gateOnce(t, shop); !strings.Contains(out, "the generator lagged") {
+		if status, result, out = gateOnce(t, shop, flags...); !strings.Contains(out, "the generator lagged") {
 			break
 		}
 	}
 	return status, result, out
 }
 
-func gateOnce(t *testing.T, shop string) (status int, result loadtest.Result, out string) {
+func gateOnce(t *testing.T, shop string, flags ...string) (status int, result loadtest.Result, out string) {
 	t.Helper()
 	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), "example "+rand.Text())
 	if err != nil {
@@ -56,8 +57,8 @@ func gateOnce(t *testing.T, shop string) (status int, result loadtest.Result, ou
 		}
 	})
 	folder := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "./gate", shop, "--out", folder)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "PROVE="+prove, "SHOP_1="+"http://"+locktest.FreeAddr(t), "SHOP_2="+"http://"+locktest.FreeAddr(t), "GITHUB_STEP_SUMMARY=")
+	cmd := exec.CommandContext(t.Context(), "./gate", append([]string{shop, "--out", folder}, flags...)...)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "REDIS_URL="+testbed.Env(t, "SHOP_REDIS_URL"), "PROVE="+prove, "SHOP_1="+"http://"+locktest.FreeAddr(t), "SHOP_2="+"http://"+locktest.FreeAddr(t), "GITHUB_STEP_SUMMARY=")
 	printed, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -102,6 +103,36 @@ func TestGate_TheRightShopPassesAndEachWrongOneFailsByTheNameOfWhatItBreaks(t *t
 				t.Errorf("exit status %d, want %d:\n%s", status, want, out)
 			}
 		})
+	}
+}
+
+// The flash sale that reads the stock, compares and writes looked correct under requests that came one by one.
+func TestGate_AFlashSaleThatReadsAndThenWritesIsCaughtWithEachSeed(t *testing.T) {
+	proveFlash(t, "1")
+}
+
+func TestGate_AFlashSaleWithTenSeeds(t *testing.T) {
+	locktest.Slow(t, "twenty runs of the gate with the default load")
+	for seed := 2; seed <= 10; seed++ {
+		proveFlash(t, fmt.Sprint(seed))
+	}
+}
+
+// proveFlash runs the gate on the flash sale and on the wrong one.
+func proveFlash(t *testing.T, seed string) {
+	t.Helper()
+	for shop, want := range map[string]loadtest.Verdict{"flash.py": loadtest.Safe, "wrong/flash_get_set.py": loadtest.Violated} {
+		status, result, out := gate(t, shop, "--seed", seed)
+		wrong := want == loadtest.Violated
+		if result.Verdict != want || (status == 1) != wrong || (result.Violations["I-SUPPLY"] > 0) != wrong || result.Evidence["overlaps"] < loadtest.OverlapsLeast {
+			t.Errorf("%s, seed %s: exit status %d, %s; want %s:\n%s", shop, seed, status, result.Verdict, want, out)
+		}
+		for _, kept := range []string{"I-ONCE", "I-LIVE", "I-SOLD", "I-LIMIT"} {
+			if result.Violations[kept] != 0 {
+				t.Errorf("%s, seed %s: %s is broken:\n%s", shop, seed, kept, out)
+			}
+		}
+		t.Logf("seed %s: %s: %s", seed, shop, result.Verdict)
 	}
 }
 

@@ -277,15 +277,15 @@ func (g group) table(w io.Writer) error {
 		fmt.Fprintln(w, g.Name)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\trequests\tok\trejected\tunknown\tper s\tp50 ms\tp99 ms\t\n", g.Number)
+	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\trequests\tok\trejected\tunknown\toverlaps\tper s\tp50 ms\tp99 ms\t\n", g.Number)
 	for _, s := range g.Results {
 		mark := "ok"
 		if !s.AsExpected {
 			mark = "NOT AS EXPECTED"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t\n",
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t\n",
 			s.Strategy, s.Fault, s.Expect, s.Verdict, mark, s.Violations[g.Number],
-			s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P50, s.P99)
+			s.Requests, s.OK, s.Rejected, s.Unknown, s.Evidence["overlaps"], s.PerSecond, s.P50, s.P99)
 	}
 	return t.Flush()
 }

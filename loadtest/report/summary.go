@@ -19,15 +19,15 @@ func Summary(w io.Writer, r loadtest.Report) error {
 	if checked := r.Linearized(); checked != "" {
 		fmt.Fprintf(&text, "%s\n\n", cell(checked))
 	}
-	fmt.Fprintln(&text, "| scenario | expected | verdict | requests | ok | rejected | unknown | per s | p99 ms |")
-	fmt.Fprintln(&text, "|---|---|---|--:|--:|--:|--:|--:|--:|")
+	fmt.Fprintln(&text, "| scenario | expected | verdict | requests | ok | rejected | unknown | overlaps | per s | p99 ms |")
+	fmt.Fprintln(&text, "|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
 	for _, s := range r.Scenarios {
 		mark := "✅"
 		if !s.AsExpected {
 			mark = "❌"
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s %s | %d | %d | %d | %d | %.0f | %.1f |\n",
-			cell(s.Name()), s.Expect, mark, s.Verdict, s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P99)
+		fmt.Fprintf(&text, "| %s | %s | %s %s | %d | %d | %d | %d | %d | %.0f | %.1f |\n",
+			cell(s.Name()), s.Expect, mark, s.Verdict, s.Requests, s.OK, s.Rejected, s.Unknown, s.Evidence["overlaps"], s.PerSecond, s.P99)
 	}
 	for _, s := range r.Scenarios {
 		if !s.AsExpected {

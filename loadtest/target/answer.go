@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,11 +20,31 @@ import (
 //	429                                      open
 //	any other, and no answer                 unknown
 type Answers struct {
-	Field    string   // a field of the JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
-	OK       []string // it happened
-	Rejected []string // it did not happen, and never will under this key; if listed with a value, every further answer is the same byte for byte
-	Open     []string // this attempt did nothing: the key is retried
-	Unknown  []string // it may have happened: the key is retried
+	Field     string   // a field of the JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
+	ID        string   // the field of a success that names its effect, such as id or order.id; default: id
+	OK        []string // it happened
+	Duplicate []string // it had happened: the effect is that of an earlier request with this key
+	Rejected  []string // it did not happen, and never will under this key; if listed with a value, every further refusal has the same value
+	Open      []string // this attempt did nothing: the key is retried
+	Unknown   []string // it may have happened: the key is retried
+}
+
+// defaultID is the default of Answers.ID.
+const defaultID = "id"
+
+// same reports whether a repetition says the same as the answer that decided its key: a success names the same
+// effect, whatever its other fields and its status; a refusal has the same value. Successes without an id must be
+// the same byte for byte: nothing else shows that there was one effect.
+func (f *File) same(r loadtest.Record, a loadtest.Attempt, body []byte) bool {
+	if a.Outcome != loadtest.OK {
+		return a.Problem == r.Problem()
+	}
+	name := cmp.Or(f.Answers.ID, defaultID)
+	first, again := field(r.Body, name), field(body, name)
+	if first == "" && again == "" {
+		return bytes.Equal(r.Body, body)
+	}
+	return first == again
 }
 
 // stored returns the values of the listed refusals.
@@ -47,6 +68,7 @@ func (f *File) checkAnswers() error {
 		outcome loadtest.Outcome
 	}{
 		{"ok", f.Answers.OK, loadtest.OK},
+		{"duplicate", f.Answers.Duplicate, loadtest.Duplicate},
 		{"rejected", f.Answers.Rejected, loadtest.Rejected},
 		{"open", f.Answers.Open, loadtest.Open},
 		{"unknown", f.Answers.Unknown, loadtest.Unknown},

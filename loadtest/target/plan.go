@@ -2,11 +2,13 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"text/template"
 	"time"
 
@@ -50,13 +52,20 @@ func (p *plan) draw(load loadtest.Load) (loadtest.Plan, error) {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
 	drawn := loadtest.Plan{Clients: len(p.file.Clients)}
-	for i := range n {
+	burst, hot := 0, sent{} // hot has the object of the burst
+	for i, m := range load.Slots(random, n) {
 		r := p.choose(random)
-		intent, err := p.intent(random, r, i, random.IntN(len(p.file.Clients)), sent{}, fmt.Sprintf("prove-%08x-%06d", p.run, i))
+		if m.Burst != burst {
+			burst, hot.Object = m.Burst, ""
+		}
+		if burst > 0 && hot.Object == "" && len(r.Objects) > 0 {
+			hot.Object = r.Objects[loadtest.Uneven(random, len(r.Objects))]
+		}
+		intent, err := p.intent(random, r, i, random.IntN(len(p.file.Clients)), hot, fmt.Sprintf("prove-%08x-%06d", p.run, i))
 		if err != nil {
 			return drawn, fmt.Errorf("request %q: %w", r.Name, err)
 		}
-		drawn.Add(random, load.Replicas, loadtest.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: intent})
+		drawn.Add(random, load.Replicas, loadtest.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
 	}
 	return drawn, nil
 }
@@ -82,12 +91,16 @@ func (p *plan) choose(random *rand.Rand) *Request {
 	panic("unreachable: at is below the sum of the weights")
 }
 
-// intent fills in a template. A request that follows another one gets the values of that request.
+// intent fills in a template. It gets the values of the request that it follows, and the object of its burst if
+// it may concern that one.
 func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent, key string) (*loadtest.Intent, error) {
 	fields := follows.drawn
 	fields.N, fields.Key, fields.Client = n, key, p.file.Clients[client].Name
-	if len(r.Objects) > 0 {
-		i := random.IntN(len(r.Objects))
+	if len(r.Objects) > 0 && (r.After == "" || fields.Object == "") {
+		i := slices.Index(r.Objects, fields.Object)
+		if i < 0 {
+			i = random.IntN(len(r.Objects))
+		}
 		fields.Object = r.Objects[i]
 		fields.Other = r.Objects[(i+1+random.IntN(max(1, len(r.Objects)-1)))%len(r.Objects)]
 	}
@@ -101,18 +114,22 @@ func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent
 	if err != nil {
 		return nil, err
 	}
-	contends := []string{fields.Object}
-	if fields.Object == "" {
-		contends[0] = r.Name
-	}
-	if r.other {
-		contends = append(contends, fields.Other)
-	}
 	return &loadtest.Intent{
 		Client: client, Key: key, Action: loadtest.Action(r.Name), Method: r.Method, Path: path, Body: body,
-		Contends: contends, Of: sent{fields, r}, Ends: r.After != "", Reads: r.Reads,
+		Contends: r.contends(fields), Of: sent{fields, r}, Ends: r.After != "", Reads: r.Reads,
 		GivesUp: !r.Reads && random.IntN(givesUp) == 0,
 	}, nil
+}
+
+// contends returns the objects for which a request contends. One that must be refused contends for nothing.
+func (r *Request) contends(fields drawn) []string {
+	switch {
+	case len(r.Expect) > 0:
+		return nil
+	case r.other:
+		return []string{fields.Object, fields.Other}
+	}
+	return []string{cmp.Or(fields.Object, r.Name)}
 }
 
 // followUp returns the requests that follow a success. It draws them from the seed and the number of the

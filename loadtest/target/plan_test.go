@@ -70,6 +70,66 @@ func TestPlan_DrawsByWeightAmongAllClientsAndObjects(t *testing.T) {
 	}
 }
 
+// The load of a file that names none: before bursts, no two requests of it had one time.
+func TestPlan_BurstsOfDifferentKeysForOneObjectAtTheDefaultLoad(t *testing.T) {
+	f := parsed(t, strings.Replace(mixed, "  - {name: move", "  - {name: wish, path: /wishes, objects: [coffee]}\n  - {name: move", 1))
+	drawn, err := (&plan{file: f, replicas: 2}).draw(loadtest.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type moment struct {
+		keys     map[string]string // object by key
+		replicas map[int]bool
+	}
+	at := map[time.Duration]moment{}
+	for _, r := range drawn.Schedule {
+		if at[r.At].keys == nil {
+			at[r.At] = moment{map[string]string{}, map[int]bool{}}
+		}
+		at[r.At].keys[r.Intent.Key], at[r.At].replicas[r.Replica] = of(*r.Intent).Object, true
+	}
+	bursts := map[string]int{}
+	for when, m := range at {
+		if len(m.keys) < 10 {
+			continue
+		}
+		objects := map[string]int{}
+		for _, object := range m.keys {
+			objects[object]++
+		}
+		hot := "coffee"
+		if objects["tea"] > objects["coffee"] {
+			hot = "tea"
+		}
+		// Only a wish, which is of coffee alone, may be for another object.
+		if bursts[hot]++; objects[hot] < len(m.keys)*6/10 || hot == "coffee" && objects["tea"] > 0 || len(m.replicas) != 2 || len(m.keys) > 51 {
+			t.Errorf("at %v: %v, to replicas %v", when, objects, m.replicas)
+		}
+	}
+	if bursts["coffee"] < 3 || bursts["coffee"]+bursts["tea"] < 6 {
+		t.Errorf("bursts: %v", bursts)
+	}
+}
+
+func TestPlan_WhatFollowsTakesTheObjectOfTheRequestBefore(t *testing.T) {
+	f := parsed(t, strings.Replace(mixed, "  - {name: cancel, after: buy, share: 50%,", "  - {name: checkout, after: buy, share: 100%, takes: 1, path: /x, objects: [tea, coffee], body: '[\"{{.Object}}\"]'}\n  - {name: cancel, after: buy, share: 50%,", 1))
+	drawn, p := drawOf(t, f, 1)
+	followed := 0
+	for _, i := range drawn.Intents {
+		for _, r := range p.followUp(loadtest.Record{Intent: *i, Outcome: loadtest.OK, Body: []byte(`{"id": 1}`)}) {
+			if s := of(*r.Intent); r.Intent.Action == "checkout" {
+				if followed++; s.Object != of(*i).Object || !strings.Contains(string(r.Intent.Body), s.Object) {
+					t.Fatalf("checkout of %s follows a purchase of %s: %s", s.Object, of(*i).Object, r.Intent.Body)
+				}
+			}
+		}
+	}
+	if followed < 100 {
+		t.Errorf("%d checkouts", followed)
+	}
+	parsed(t, strings.Replace(mixed, "{name: lost, after: buy,", "{name: lost, after: buy, takes: 1,", 1))
+}
+
 func TestPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 	load := loadtest.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
 	drawn, err := (&plan{file: parsed(t, small), replicas: 2}).draw(load)

@@ -94,6 +94,8 @@ func (f *File) checkRequests() error {
 			return f.at(place("requests", i, "after"), "%q has an after itself, which only one of the two may", r.After)
 		case r.Gives && (k < 0 || f.Requests[k].Takes == ""):
 			return f.at(place("requests", i, "gives"), "gives: needs an after with a request that has takes")
+		case r.After != "" && r.Takes != "" && len(f.Requests[k].Objects) == 0:
+			return f.at(place("requests", i, "takes"), "takes needs an object, and %q has none", r.After)
 		case r.As == "other" && len(f.Clients) < 2:
 			return f.at(place("requests", i, "as"), "as: other needs a second one of clients")
 		}
@@ -237,7 +239,7 @@ func (f *File) objects(r *Request) ([]string, error) {
 	if f.Supply.Kind == yaml.ScalarNode {
 		where = "list objects here: those of a supply in SQL are read when the run begins"
 	}
-	if r.Takes != "" && len(names) == 0 {
+	if r.Takes != "" && len(names) == 0 && r.After == "" {
 		return nil, errors.New("takes needs an object, and there is none: " + where)
 	}
 	if strings.Contains(r.Path+r.Body, ".Object") && len(names) == 0 && r.After == "" {

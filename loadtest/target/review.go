@@ -3,6 +3,7 @@ package target
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ func (v *review) inconclusive(overlaps int64) (reasons []string) {
 	if !slices.ContainsFunc(v.records, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK && !r.Reads }) {
 		return []string{"no request succeeded: " + ended(v.records)} // the cause of all other reasons
 	}
-	if overlaps == 0 {
-		reasons = append(reasons, "no two requests for the same object overlapped: raise rate, or name fewer objects")
+	if overlaps < loadtest.OverlapsLeast {
+		reasons = append(reasons, fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas, and at least %d must: raise rate or duration, or name fewer objects", overlaps, loadtest.OverlapsLeast))
 	}
 	for _, request := range v.file.Requests {
 		if reason := v.vain(request); reason != "" {
@@ -81,6 +82,7 @@ func (v *review) notSoldOut() string {
 // hints returns which settings may be wrong.
 func (v *review) hints() (hints []string) {
 	hints = append(hints, v.undecided()...)
+	hints = append(hints, v.repetitions()...)
 	hints = append(hints, v.all()...)
 	hints = append(hints, v.keyIgnored()...)
 	hints = append(hints, v.strangers()...)
@@ -93,7 +95,7 @@ func (v *review) undecided() (hints []string) {
 		entry := strings.TrimSpace(fmt.Sprintf("%d %s", group.status, v.listed(group)))
 		switch {
 		case group.status == 0:
-			hints = append(hints, fmt.Sprintf("%d keys ended without an answer: does the service run? Its log may say why", group.n))
+			hints = append(hints, fmt.Sprintf("%d keys ended without an answer, such as %q: does the service run? Its log may say why", group.n, group.body))
 		case group.status >= 500 && v.file.rules[entry] == "":
 			hints = append(hints, fmt.Sprintf("%d keys ended in %s: the log of the service may say why; if this answer means that nothing was done, set answers: {open: [%s]}", group.n, entry, entry))
 		case v.file.rules[entry] == loadtest.Open || v.file.rules[entry] == loadtest.Unknown:
@@ -101,6 +103,20 @@ func (v *review) undecided() (hints []string) {
 		default:
 			hints = append(hints, fmt.Sprintf("%d keys ended in %s: is that a refusal? Set answers: {rejected: [%s]}", group.n, entry, entry))
 		}
+	}
+	return hints
+}
+
+// repetitions groups the keys that succeeded by how their last repetition ended, if it decided nothing.
+func (v *review) repetitions() (hints []string) {
+	groups := map[string]int{}
+	for _, r := range v.records {
+		if last := r.Last(); r.Outcome == loadtest.OK && !r.Reads && last.Outcome == loadtest.Unknown && last.Status >= 400 && last.Status < 500 {
+			groups[strings.TrimSpace(fmt.Sprintf("%d %s", last.Status, v.listed(ending{status: last.Status, problem: last.Problem})))]++
+		}
+	}
+	for _, entry := range slices.Sorted(maps.Keys(groups)) {
+		hints = append(hints, fmt.Sprintf("%d keys succeeded, and their repetitions ended in %s: does that mean that it had happened? Set answers: {duplicate: [%s]}", groups[entry], entry, entry))
 	}
 	return hints
 }
@@ -167,7 +183,7 @@ func (v *review) keyIgnored() []string {
 	if twice < 3 || diverged < twice {
 		return nil
 	}
-	return []string{fmt.Sprintf("each of %d keys that succeeded and were sent again got another answer: does the service read the key from the header %s? Set idempotency_header", twice, v.file.KeyHeader)}
+	return []string{fmt.Sprintf("each of %d keys that succeeded and were sent again got another answer: does the service read the key from the header %s? Set idempotency_header. Does %q name what was done? Set answers: {id: FIELD}", twice, v.file.KeyHeader, cmp.Or(v.file.Answers.ID, defaultID))}
 }
 
 // strangers lists the clients of which the service knows nothing, while it knows others.
@@ -231,7 +247,7 @@ func endings(records []loadtest.Record, which func(loadtest.Record) bool) (group
 		e := ending{status: r.Status(), problem: r.Last().Problem}
 		i := slices.IndexFunc(groups, func(g ending) bool { return g.status == e.status && g.problem == e.problem })
 		if i < 0 {
-			e.body = brief(r.Body)
+			e.body = cmp.Or(brief(r.Body), r.Last().Error)
 			i, groups = len(groups), append(groups, e)
 		}
 		groups[i].n++

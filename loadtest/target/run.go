@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +51,7 @@ func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 	}
 	v := &review{file: f, supply: supply}
 	t := loadtest.Target{
-		Name: f.Name, Bases: f.Services, Headers: f.headers(), Classify: f.classify, Stored: f.Answers.stored(), Plan: drawn, FollowUp: p.followUp,
+		Name: f.Name, Bases: f.Services, Headers: f.headers(), Classify: f.classify, Stored: f.Answers.stored(), Same: f.same, Plan: drawn, FollowUp: p.followUp,
 		Load: load, Grace: f.Decide, Undecided: f.limits.undecided, Invariants: f.invariants(),
 		Audit: func(ctx context.Context, records []loadtest.Record) (loadtest.Audited, error) {
 			return f.judge(ctx, conn, v, records)
@@ -72,6 +73,9 @@ func (f *File) Folder() string {
 func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
 	if f.Database == "" {
 		return nil, nil
+	}
+	if scheme, _, is := strings.Cut(f.Database, "://"); is && !strings.HasPrefix(scheme, "postgres") {
+		return nil, f.at(place("database"), "queries run in PostgreSQL only, and this is the URL of %s: for another database, use an audit with a command", scheme)
 	}
 	config, err := pgx.ParseConfig(f.Database)
 	if err != nil {

@@ -3,7 +3,10 @@ package target
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +36,9 @@ type seller struct {
 	sold     map[string]bool
 	forgets  bool // it ignores the key
 	fresh    bool // it stores no refusal, and shows the time in it
+	note     bool // a repetition has a field and a status of its own
+	conflict bool // a repetition of a success is answered 409 duplicate
+	liar     bool // so is every first request
 	open     bool // any client may do what only an administrator may
 	status   int  // of each answer; 0: the right one
 }
@@ -56,6 +62,16 @@ func (s *seller) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	key := req.Header.Get("Idempotency-Key")
 	answer, known := s.answers[key]
+	if s.conflict && (s.liar || known) && !strings.Contains(answer, "sold-out") {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"error": "duplicate"}`))
+		return
+	}
+	if s.note && known && !strings.Contains(answer, "sold-out") {
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = fmt.Fprintf(w, `{"note": "replayed", %s`, answer[1:])
+		return
+	}
 	if !known || s.forgets {
 		answer = s.sell(req)
 		if s.answers[key] = answer; s.fresh && strings.Contains(answer, "sold-out") {
@@ -106,9 +122,15 @@ func (s *seller) prove(t *testing.T, more string) (loadtest.Result, error) {
 
 func (s *seller) proveOnce(t *testing.T, more string) (loadtest.Result, error) {
 	t.Helper()
+	return s.proveFile(t, sellerFile, more)
+}
+
+// proveFile proves the service with a file; more is appended.
+func (s *seller) proveFile(t *testing.T, file, more string) (loadtest.Result, error) {
+	t.Helper()
 	s.stock, s.came, s.orders, s.answers, s.sold = 40, 0, 0, map[string]string{}, map[string]bool{}
 	s.met.Add(2)
-	f := parsed(t, fmt.Sprintf(sellerFile, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", "))+more)
+	f := parsed(t, fmt.Sprintf(file, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", "))+more)
 	f.dir = t.TempDir()
 	report, err := f.Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
 	if err != nil {
@@ -129,7 +151,8 @@ func TestRun_ARightServicePassesAndAWrongOneFailsByName(t *testing.T) {
 		{"it oversells", &seller{oversell: true}, loadtest.Violated, "I-SUPPLY", ""},
 		{"each address sells one and refuses the rest", &seller{few: true}, loadtest.Violated, "I-SOLD", ""},
 		{"it does not know the key", &seller{forgets: true}, loadtest.Violated, "I-ONCE", "Set idempotency_header"},
-		{"it does not store a refusal", &seller{fresh: true}, loadtest.Violated, "I-ONCE", ""},
+		{"a refusal has another time", &seller{fresh: true}, loadtest.Safe, "", ""},
+		{"a repetition has a note, and another status", &seller{note: true}, loadtest.Safe, "", ""},
 		{"any client is an administrator", &seller{open: true}, loadtest.Violated, "I-DENY", ""},
 		{"it answers 500", &seller{status: 500}, loadtest.Violated, "I-LIMIT", "the log of the service may say why"},
 		{"it refuses everything", &seller{status: 401}, loadtest.Violated, "I-DENY", "are the headers of the clients right"},
@@ -146,6 +169,57 @@ func TestRun_ARightServicePassesAndAWrongOneFailsByName(t *testing.T) {
 				t.Errorf("hints %q, want %q", text, c.hint)
 			}
 		})
+	}
+}
+
+func TestRun_TheFileSaysWhichFieldIsTheIDAndWhatADuplicateIs(t *testing.T) {
+	answers := func(more string) string {
+		return strings.Replace(sellerFile, "rejected:", more+", rejected:", 1)
+	}
+	for _, c := range []struct {
+		name    string
+		service *seller
+		file    string
+		broken  string
+	}{
+		{"the note is the id", &seller{note: true}, answers("id: note"), "I-ONCE"},
+		{"neither has such a field", &seller{note: true}, answers("id: number"), "I-ONCE"},
+		{"a duplicate after a success", &seller{conflict: true}, answers("duplicate: [409 duplicate]"), ""},
+		{"a duplicate, and nothing before", &seller{conflict: true, liar: true}, answers("duplicate: [409 duplicate]"), "I-ONCE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			result, err := c.service.proveFile(t, c.file, "")
+			if err != nil || (result.Verdict == loadtest.Safe) != (c.broken == "") || c.broken != "" && result.Violations[c.broken] == 0 {
+				t.Errorf("%s, %v, inconclusive %q, %v; want broken %q", result.Verdict, result.Violations, result.Inconclusive, err, c.broken)
+			}
+			if c.broken == "" {
+				return
+			}
+			if found := strings.Join(result.Findings[c.broken].IDs, "; "); !strings.Contains(found, "200 {") && !strings.Contains(found, "answered as a duplicate") {
+				t.Errorf("%s: the answers are not shown", found)
+			}
+		})
+	}
+}
+
+func TestRun_AFewRequestsThatHardlyMeetShowNothing(t *testing.T) {
+	result, err := (&seller{}).proveFile(t, strings.Replace(sellerFile, "rate: 400", "rate: 40", 1), "")
+	reasons := strings.Join(result.Inconclusive, "; ")
+	if err != nil || result.Verdict != loadtest.Inconclusive || !strings.Contains(reasons, "pairs of requests with different keys overlapped") {
+		t.Errorf("%s, %q, %v", result.Verdict, reasons, err)
+	}
+}
+
+func TestRun_TheErrorOfACertificateIsShown(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	report, err := parsed(t, fmt.Sprintf(sellerFile, server.URL)).Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hints := strings.Join(report.Scenarios[0].Hints, "; "); !strings.Contains(hints, "x509: certificate signed by unknown authority") {
+		t.Errorf("hints %q", hints)
 	}
 }
 
@@ -194,6 +268,7 @@ func TestRun_ASettingThatCannotWorkIsAnErrorBeforeTheFirstRequest(t *testing.T) 
 		"no such script":      {"audits: [{name: a, command: [./no-such-script]}]\n", "line 10"},
 		"no such file":        {"database: postgres://127.0.0.1:1/x\naudits: [{file: no.sql}]\n", "no.sql"},
 		"no database":         {"database: postgres://me:hunter2@127.0.0.1:1/x\naudits: [{name: a, sql: SELECT 1}]\n", "database"},
+		"another database":    {"database: mysql://me:hunter2@127.0.0.1/x\naudits: [{name: a, sql: SELECT 1}]\n", "use an audit with a command"},
 		"not a database":      {"database: 'postgres://me:hunter2@127.0.0.1:x/y'\naudits: [{name: a, sql: SELECT 1}]\n", "not the URL"},
 		"a service that died": {"start_within: 1ms\n", "does the service run"},
 	} {

@@ -234,8 +234,8 @@ func meanwhile(r loadtest.Record) (n int) {
 // Limits bound shares of the answers, and the number of successes. A run beyond them fails.
 type Limits struct {
 	OK        int     `yaml:"least_ok"`       // least number of successes, without reads and requests with expect
-	Errors    Percent `yaml:"most_errors"`    // of attempts: those with a status 5xx that is not listed as open, and those without an answer; default 5%
-	Busy      Percent `yaml:"most_busy"`      // of attempts: those with an answer that is open; default 50%
+	Errors    Percent `yaml:"most_errors"`    // of attempts: those with a status 5xx that is not listed as open, and those that were sent and got no answer; default 5%
+	Busy      Percent `yaml:"most_busy"`      // of attempts: those that did nothing, by their answer or since there was no connection; default 50%
 	Undecided Percent `yaml:"most_undecided"` // of keys: those without a final answer; default 0%
 }
 
@@ -276,7 +276,7 @@ func (f *File) judgeLimits(records []loadtest.Record) invariant.Findings {
 		for _, a := range r.Attempts {
 			attempts++
 			switch {
-			case a.Outcome == loadtest.Open && a.Status != 0:
+			case a.Outcome == loadtest.Open:
 				busy++
 			case a.Status == 0 || a.Status >= 500 && !a.Outcome.Final():
 				failed++

@@ -98,7 +98,9 @@ func TestLimits_SharesAndTheLeastNumberOfSuccesses(t *testing.T) {
 		{"too few", good[1:], "least_ok: 9"},
 		{"reads do not count", slices.Concat(good[1:], answered(f, "look", 5, "tea", 0, 200, loadtest.OK)), "least_ok: 9"},
 		{"errors", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 500, loadtest.Unknown)), "most_errors"},
-		{"no answers", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, loadtest.Open)), "most_errors"},
+		{"no answers", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, loadtest.Unknown)), "most_errors"},
+		{"a replica that was away for a while", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, loadtest.Open)), ""},
+		{"one that was away for long", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 0, loadtest.Open)), "most_busy"},
 		{"busy", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 429, loadtest.Open)), "most_busy"},
 	} {
 		found := f.judgeLimits(c.records)["I-LIMIT"]

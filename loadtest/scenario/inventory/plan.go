@@ -79,19 +79,17 @@ const (
 // client has so many. Which requests a limit refuses is a question for the tests of inventory.
 const unreached = 1_000_000
 
-// dropEvery is the longest time for which a pair is on sale, at a rate of meeting or more: a longer load has more
-// products, so that there is never nothing to sell for long. At a lower rate a pair lasts longer.
-const dropEvery = 3 * time.Second
-
-// meeting is the rate, in purchases a second, from which on purchases overlap. At a lower rate they are
-// sent in bursts: one by one they would not contend, and even naive would be correct.
-const meeting = 75
-
-// burst returns how many purchases are sent at the same moment.
-func burst(load loadtest.Load) int { return max(1, meeting/max(1, load.Rate)) }
+// A pair is on sale for at most dropEvery, or for dropLeast purchases if that is longer: a longer load has more
+// products, so that there is never nothing to sell for long.
+const (
+	dropEvery = 3 * time.Second
+	dropLeast = 225
+)
 
 // dropsIn returns the number of products in a load.
-func dropsIn(load loadtest.Load) int { return max(drops, 1+int(load.Duration/dropEvery)/burst(load)) }
+func dropsIn(load loadtest.Load) int {
+	return max(drops, 1+int(load.Duration/max(dropEvery, dropLeast*time.Second/time.Duration(max(1, load.Rate)))))
+}
 
 // NewPlan draws a plan.
 //
@@ -107,9 +105,14 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	wanted, single := make([]int64, products), make([]int64, products)
 	plan := loadtest.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
-	for i := range n {
-		at := load.At(i-i%burst(load), n)
-		want := drawCart(random, onSale(at, load))
+	burst, hot := 0, 0 // hot is the product of the burst: the first or the second on sale
+	for i, m := range load.Slots(random, n) {
+		if m.Burst == 0 {
+			hot = 1 - hot // each product has a purchase of its own, also in a short load
+		} else if m.Burst != burst {
+			burst, hot = m.Burst, loadtest.Uneven(random, 2)
+		}
+		want := drawCart(random, onSale(m.At, load), hot)
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
 		if other := plan.SameKey(); other != nil {
@@ -123,7 +126,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 				single[want[0].drop]++
 			}
 		}
-		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: intent})
+		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
 	}
 	var given []Stock
 	for d := range products {
@@ -179,16 +182,16 @@ type line struct {
 	units int64
 }
 
-// drawCart draws mostly one unit of one product, sometimes more units, and sometimes
-// both products, which the service must lock in the same order everywhere.
-func drawCart(random *rand.Rand, drops [2]int) []line {
-	one := random.IntN(2)
+// drawCart draws mostly one unit of the first or the second product on sale, sometimes more units, and
+// sometimes both products, which the service must lock in the same order everywhere.
+func drawCart(random *rand.Rand, drops [2]int, one int) []line {
 	switch kind := random.IntN(100); {
 	case kind < 70 || (drops[0] < euros) != (drops[1] < euros): // an order is in one currency
 		return []line{{drops[one], 1}}
 	case kind < 85:
 		return []line{{drops[one], 2 + random.Int64N(2)}}
 	default:
+		one = random.IntN(2)
 		return []line{{drops[one], 1}, {drops[1-one], 1}} // in either order
 	}
 }

@@ -1,9 +1,7 @@
 package inventory
 
 import (
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,30 +178,44 @@ func TestNewPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 	}
 }
 
-func TestNewPlan_AtALowRatePurchasesComeInCrowdsThatWantTheSame(t *testing.T) {
-	load := quickLoad
-	load.Rate, load.Duration = 20, time.Minute
-	together := map[time.Duration]map[string]int{}
-	for _, r := range NewPlan(load).Schedule {
-		if r.Intent.Action == Buy && len(r.Intent.Contends) > 0 {
+func TestNewPlan_BurstsOfPurchasesWantOneProduct(t *testing.T) {
+	for _, rate := range []int{200, 20} {
+		load := quickLoad
+		load.Rate, load.Duration = rate, time.Minute
+		together := map[time.Duration]map[string]map[string]bool{} // keys by product, by moment
+		for _, r := range NewPlan(load).Schedule {
+			if r.Intent.Action != Buy || len(r.Intent.Contends) == 0 {
+				continue
+			}
 			if together[r.At] == nil {
-				together[r.At] = map[string]int{}
+				together[r.At] = map[string]map[string]bool{}
 			}
 			for _, sku := range r.Intent.Contends {
-				together[r.At][sku]++
+				if together[r.At][sku] == nil {
+					together[r.At][sku] = map[string]bool{}
+				}
+				together[r.At][sku][r.Intent.Key] = true
 			}
 		}
-	}
-	for at, skus := range together {
-		if most := slices.Max(slices.Collect(maps.Values(skus))); most < 2 {
-			t.Errorf("at %v no two want the same: %v", at, skus)
+		bursts, second := 0, 0
+		for at, skus := range together {
+			most, product := 0, ""
+			for sku, keys := range skus {
+				if len(keys) > most {
+					most, product = len(keys), sku
+				}
+			}
+			if most < 10 {
+				continue // purchases that are sent alone
+			}
+			bursts++
+			if product == sku(onSale(at, load)[1]) {
+				second++
+			}
 		}
-	}
-	if n := len(together); n != 400 {
-		t.Errorf("%d crowds in a minute, want 400", n)
-	}
-	if burst(quickLoad) != 1 {
-		t.Errorf("%d at once at the usual rate", burst(quickLoad))
+		if least := rate * 60 / 2 / 50; bursts < least || second == 0 || 2*second > bursts {
+			t.Errorf("at %d a second: %d bursts for one product, want at least %d; %d for the second one on sale, want fewer than half", rate, bursts, least, second)
+		}
 	}
 }
 
@@ -244,7 +256,7 @@ func TestOnSale_ALongLoadHasMoreProductsAndNoneIsOnSaleForLong(t *testing.T) {
 	}
 	few := long
 	few.Rate = 20
-	if n := (dropsIn(long) - 1) / (dropsIn(few) - 1); n != burst(few) {
-		t.Errorf("at a tenth of the rate a pair lasts %d times as long, want %d", n, burst(few))
+	if each := 1800 * few.Rate / (dropsIn(few) - 1); each < dropLeast {
+		t.Errorf("at a low rate %d purchases meet a pair, want at least %d", each, dropLeast)
 	}
 }

@@ -42,7 +42,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		{sound("combined", loadtest.CombinerPaused), map[string]int64{"pauses": 2, "outlived": 1, "together": 10}},
 		{sound("combined", loadtest.HangUp), map[string]int64{"hung_up": 50, "cut_off": 1, "together": 10}},
 	} {
-		enough := map[string]int64{"overlaps": 1, "mongo_clients": 1}
+		enough := map[string]int64{"overlaps": loadtest.OverlapsLeast, "mongo_clients": 1}
 		maps.Copy(enough, c.enough)
 		if c.scenario.Fault != loadtest.NoFault {
 			enough["hit"] = 1
