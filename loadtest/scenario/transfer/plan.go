@@ -146,12 +146,13 @@ func readIntent(client int, key string, of Read) *loadtest.Intent {
 	return i
 }
 
-// drawPayees draws each client's payee in one burst: a hot account of its group. The hot accounts
-// of a group pay each other, or other accounts of the group.
+// drawPayees draws each client's payee in one burst: a hot account of its group, one of them for most of the group,
+// so that about ten requests meet there. The hot accounts of a group pay each other, or other accounts of the
+// group.
 func drawPayees(random *rand.Rand) []int {
-	payees := make([]int, clients)
+	payees, order := make([]int, clients), random.Perm(hot/groups)
 	for c := range payees {
-		payees[c] = c%groups + groups*random.IntN(hot/groups)
+		payees[c] = c%groups + groups*order[loadtest.Uneven(random, len(order))]
 	}
 	for group := range groups {
 		pairs := random.Perm(hot / groups)

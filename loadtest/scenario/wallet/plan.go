@@ -49,8 +49,8 @@ const (
 
 // The requests of a burst.
 const (
-	hotCredits  = 2
-	hotDebits   = 2
+	hotCredits  = 5
+	hotDebits   = 5
 	ringCredits = 2
 	walletBurst = hotCredits + hotDebits + ring + ringCredits + twoOfOne
 )
@@ -58,7 +58,7 @@ const (
 // NewPlan draws a plan of whole bursts, with at least as many intents as the load
 // requires. In each burst
 //
-//   - the hot wallet is credited and debited several times;
+//   - the hot wallet is credited and debited ten times;
 //   - neighbours in the ring pay each other in opposite directions, on different replicas, while
 //     some of them are credited;
 //   - one key is used for two wallets at once, and two clients of the ring use the same key.

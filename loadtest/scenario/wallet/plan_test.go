@@ -168,7 +168,7 @@ func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongTheOperations(t *testing.T
 			t.Errorf("%+v contends, or is abandoned", i)
 		}
 	}
-	if reads != 2400 || len(denied) != 8 || duplicates != 50 || givenUp[Credit] < 10 || givenUp[Debit] < 10 || givenUp[Pay] < 10 || givenUp[Credit] > 40 {
+	if reads != 2400 || len(denied) != 8 || duplicates != 40 || givenUp[Credit] < 10 || givenUp[Debit] < 10 || givenUp[Pay] < 10 || givenUp[Credit] > 40 {
 		t.Errorf("%d reads, forbidden: %v, %d keys of another client, abandoned: %v", reads, denied, duplicates, givenUp)
 	}
 }
