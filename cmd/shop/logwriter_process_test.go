@@ -200,7 +200,7 @@ func TestBatch_GoesOnAndEndsWithoutAReaderOfItsLog(t *testing.T) {
 func TestServe_HangUpEndsItAsTermDoes(t *testing.T) {
 	locktest.Slow(t, processes)
 	url, keys := newDatabase(t)
-	cmd, ended, r := startProcess(t, url, keys["alice"], "inventory/before-acquire=sleep:2s", "--drain-delay=100ms", "--metrics-listen=127.0.0.1:0")
+	cmd, ended, r := startProcess(t, url, keys["alice"], "inventory/before-acquire=sleep:2s", "--drain-delay=100ms", "--request-timeout=1m", "--shutdown-timeout=1m", "--metrics-listen=127.0.0.1:0")
 	answered := make(chan int, 1)
 	go func() {
 		status, _ := r.buy("k")

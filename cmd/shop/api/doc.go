@@ -50,9 +50,9 @@
 //	                                        read, then 429; by default a quarter of --max-in-flight
 //	body_time     5 s   --request-timeout   from the head of the request to the end of its body, then 408
 //	at_work       256   --max-in-flight     requests of all clients after their bodies have been read, then 503 busy
-//	all           10000 --max-conns         open connections, or what the limit of open files leaves beside the pools; then the
+//	              10000 --max-conns         open connections, or what the limit of open files leaves beside the pools; then the
 //	                                        longest idle one is closed, or the new one (http_connections_shed_total)
-//	address       half of them              open connections of one remote address (IPv6: /64), --max-conns-per-address
+//	              half  --max-conns-per-address  open connections of one remote address (IPv6: /64)
 //	              16 KiB Limits.Body        one body, then 413; so one client's bodies hold 1 MiB
 //
 //	stored_keys   1000000 --max-keys        stored keys of one client, in PostgreSQL and in MongoDB each, then 429 for a new
