@@ -41,6 +41,8 @@ var (
 	// ErrIncomplete reports a Request or a Reply that lacks a part: a bug in the caller, not in its client's request. Nothing
 	// happened.
 	ErrIncomplete = errors.New("idempotency: incomplete")
+	// ErrNotDone marks an error of a transaction that certainly committed nothing, whatever else the error is.
+	ErrNotDone = errors.New("idempotency: nothing was done")
 )
 
 // KeyBytesMax is the length of the longest valid key.

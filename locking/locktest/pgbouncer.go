@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,8 @@ import (
 
 // StartPooler starts a PgBouncer in transaction mode for one test, with two sessions of the server, and
 // returns the URL through it. It uses the session that became free last. Each session begins in the
-// search_path of the URL.
-func StartPooler(t testing.TB, server string) (through string) {
+// search_path of the URL. Settings are lines of pgbouncer.ini.
+func StartPooler(t testing.TB, server string, settings ...string) (through string) {
 	t.Helper()
 	binary := cmp.Or(os.Getenv("SHOP_PGBOUNCER_SERVER"), "pgbouncer")
 	if _, err := exec.LookPath(binary); err != nil {
@@ -46,7 +47,7 @@ func StartPooler(t testing.TB, server string) (through string) {
 		},
 	})
 	_, port, _ := net.SplitHostPort(s.Addr)
-	settings := fmt.Sprintf(`[databases]
+	lines := fmt.Sprintf(`[databases]
 * = host=%s port=%s user=%s password=%s connect_query='SET search_path TO %s'
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -55,9 +56,9 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 2
-`, u.Hostname(), u.Port(), u.User.Username(), password, cmp.Or(path, "public"), port)
+`, u.Hostname(), u.Port(), u.User.Username(), password, cmp.Or(path, "public"), port) + strings.Join(settings, "\n") + "\n"
 	file := filepath.Join(s.Dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.giveToUser(s.Dir, file)

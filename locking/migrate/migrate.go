@@ -35,6 +35,12 @@ func Up(ctx context.Context, databaseURL string, files fs.FS, versions string, f
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	switch pooled, err := pgtx.Pooled(ctx, conn); {
+	case err != nil:
+		return err
+	case pooled: // the lock is that of a session, which a pooler may give to another client
+		return fmt.Errorf("%w: a migration needs a session of its own: give it the address of PostgreSQL itself", pgtx.ErrPooler)
+	}
 	var schema string
 	if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
 		return fmt.Errorf("search_path has no schema: %w", err)

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -16,12 +14,11 @@ import (
 // (idle) before the requests that wait for its rows time out (lock), and a statement
 // that takes several locks is bounded as a whole.
 const (
-	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
-	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
-	StatementTimeout   = 4 * time.Second
-	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
-	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
-	Limit              = 8 * time.Second // a whole Run: the server's limits do not help if it stops answering
+	IdleTimeout      = 1500 * time.Millisecond // between two statements of a transaction
+	LockTimeout      = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
+	StatementTimeout = 4 * time.Second
+	CommitTimeout    = 3 * time.Second // the last round trip, with COMMIT
+	Limit            = 8 * time.Second // a whole Run: the server's limits do not help if it stops answering
 )
 
 // Config of a DB. Pool is required.
@@ -61,45 +58,36 @@ var ErrURL = errors.New("pgtx: not a URL of PostgreSQL (not shown, since it may 
 // PoolConfig parses databaseURL and bounds every wait at the server.
 //
 // The limits are session defaults, and also apply to statements outside of a transaction. They are sent in the start-up
-// packet; only transaction_timeout is set by a statement on each new connection. A setting in the URL takes
-// precedence. Behind a pooler that drops start-up parameters (PgBouncer in transaction
-// mode), set them with ALTER ROLE too.
+// packet; a setting in the URL takes precedence. A pooler in transaction mode drops them, or refuses the connection:
+// Check returns an error that says what to do. There is no transaction_timeout: a server before PostgreSQL 17 refuses
+// it in the start-up packet, and SET would reach other clients of a pooler. IdleTimeout ends the transaction of a
+// client that has stopped, and Limit ends every other one.
 //
 // Each new connection raises synchronous_commit from off or local to on, unless the URL sets it (durable.go). A program
-// that replaces OnNotice or AfterConnect calls those of the result.
+// that replaces OnNotice, AfterConnect or PrepareConn calls those of the result.
 func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, ErrURL
 	}
-	for name, d := range map[string]time.Duration{
-		"lock_timeout":                        LockTimeout,
-		"statement_timeout":                   StatementTimeout,
-		"idle_in_transaction_session_timeout": IdleTimeout,
-	} {
+	for name, d := range limits {
 		if cfg.ConnConfig.RuntimeParams[name] == "" {
 			cfg.ConnConfig.RuntimeParams[name] = milliseconds(d)
 		}
 	}
-	if cfg.ConnConfig.RuntimeParams["transaction_timeout"] == "" {
-		cfg.AfterConnect = boundTransactions
-	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = StatementTimeout // otherwise a hanging connection occupies the pool for two minutes
 	}
+	cfg.AfterConnect, cfg.PrepareConn = afterConnect, prepareConn
 	keepAnswers(cfg)
 	return cfg, nil
 }
 
-// boundTransactions sets transaction_timeout, which an older server would refuse in the
-// start-up packet.
-func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
-	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
-	if n, err := strconv.Atoi(version); err != nil || n < 17 {
-		return nil
-	}
-	_, err := conn.Exec(ctx, "SET transaction_timeout = "+milliseconds(TransactionTimeout))
-	return err
+// limits are the session defaults of PoolConfig.
+var limits = map[string]time.Duration{
+	"lock_timeout":                        LockTimeout,
+	"statement_timeout":                   StatementTimeout,
+	"idle_in_transaction_session_timeout": IdleTimeout,
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -59,6 +59,11 @@
 //	connection lost before COMMIT was sent   the same                                           the reply; ErrBusy
 //	row, key, or connection not free         nothing: the server's and the pool's time limits   ErrBusy; for the key ErrInProgress
 //	the server is out of memory or disk      nothing                                            ErrBusy
+//	a session is refused, or is read-only;   nothing; after a second the pool replaces a        ErrBusy
+//	a privilege is missing                   read-only session
+//	a table was altered since its statement  prepares it anew and retries                       the reply
+//	was prepared
+//	pgx cannot encode a value                nothing was sent, COMMIT neither                   the error of pgx
 //	the request's ctx ends before COMMIT     rolls back                                         the cause of ctx
 //	the request's ctx ends after COMMIT      continues: COMMIT cannot be cancelled              the reply
 //	the lease of the ctx (locking.Do) lost   rolls back, if COMMIT was not sent                 locking.ErrLost

@@ -100,6 +100,7 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 	switch {
 	case unconfirmed: // says so already
 	case !op.unknown:
+		err = notDone(err)
 	case err == nil, errors.Is(err, idempotency.ErrKeyReused):
 		op.unknown = false
 		db.cfg.Count(Resolved, op.Label)
@@ -153,14 +154,14 @@ func (db *DB) attempt(ctx context.Context, op *Op, body Body) (idempotency.Reply
 func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := db.Bound(ctx)
 	defer cancel()
-	return retry(ctx, func() error {
+	return notDone(retry(ctx, func() error {
 		conn, err := db.connection(ctx)
 		if err != nil {
 			return err
 		}
 		defer conn.Release()
 		return db.classify(ctx, conn.Conn(), fn(ctx, conn.Conn()))
-	}, func(*retryError) bool { return true })
+	}, func(*retryError) bool { return true }))
 }
 
 // Lookup finds the reply that is stored under the request's key. A reply that is returned is final. found with an error
@@ -290,3 +291,16 @@ func (e *unknownError) Error() string {
 }
 func (e *unknownError) Is(target error) bool { return target == locking.ErrOutcomeUnknown }
 func (e *unknownError) As(target any) bool   { return errors.As(e.last, target) }
+
+// notDone makes err match idempotency.ErrNotDone. It keeps its text.
+func notDone(err error) error {
+	if err == nil || errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		return err
+	}
+	return &notDoneError{err}
+}
+
+type notDoneError struct{ error }
+
+func (e *notDoneError) Unwrap() error        { return e.error }
+func (e *notDoneError) Is(target error) bool { return target == idempotency.ErrNotDone }

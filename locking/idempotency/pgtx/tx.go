@@ -225,6 +225,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	}
 	defer cancel()
 	tag, warned := t.queueCommit()
+	answered := t.watchFirst()
 	err = t.Flush(detached)
 	switch {
 	case *warned != nil: // committed, perhaps without the standby
@@ -233,11 +234,23 @@ func (t *Tx) commit(ctx context.Context) error {
 		return t.failpoint(ctx, AfterCommit)
 	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is neither an error nor a commit
 		return ErrRetry
-	case isRefusal(err):
+	case isRefusal(err), isUnsent(err), !*answered && !t.conn.IsClosed(): // pgx refused to send it: such as a value that it cannot encode
 		return err
 	default:
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
+}
+
+// watchFirst returns whether the first queued statement was answered, once Flush has returned. If it was not, and the
+// connection is open, then nothing was sent: pgx reads all answers, or closes the connection.
+func (t *Tx) watchFirst() *bool {
+	answered, first := new(bool), t.queue[0]
+	read := first.Fn
+	first.Fn = func(br pgx.BatchResults) error {
+		*answered = true
+		return read(br)
+	}
+	return answered
 }
 
 // rollback ends a transaction that is still open. If that takes too long, the
@@ -253,6 +266,18 @@ func (t *Tx) rollback(ctx context.Context) {
 
 // isRefusal reports whether err means that nothing of the last round trip was committed.
 func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
+
+// isUnsent reports whether pgx prepared a round trip, and did not send its statements.
+func isUnsent(err error) bool {
+	var unsent pgx.ErrPreprocessingBatch
+	return errors.As(err, &unsent)
+}
+
+// isUnencodable reports whether pgx had no connection or server to blame when it did not send a round trip.
+func isUnencodable(err error) bool {
+	var server *pgconn.PgError
+	return isUnsent(err) && !errors.As(err, &server) && !Unavailable(err)
+}
 
 // refusal returns the server's ERROR in err; nil: there is none. A FATAL is not a refusal: it may follow a COMMIT.
 func refusal(err error) *pgconn.PgError {
@@ -272,31 +297,46 @@ func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
 		return err
 	case ctx.Err() != nil && (pg == nil || pg.Code == "57014"): // query_canceled
 		return context.Cause(ctx)
+	case pg == nil && isUnencodable(err): // a bug of the caller, although pgx closes the connection
+		return err
 	case pg == nil && conn.IsClosed():
 		return fmt.Errorf("%w: %w", errLostConn, err)
 	case pg == nil:
 		return err
-	case pg.Code == "40001", pg.Code == "40P01": // serialization_failure, deadlock_detected
+	case pg.Code == "40001", pg.Code == "40P01", isStale(pg): // serialization_failure, deadlock_detected
 		return fmt.Errorf("%w: %w", ErrRetry, err)
 	case pg.Code == "23514" && slices.Contains(db.cfg.Guards, pg.ConstraintName): // check_violation
 		return fmt.Errorf("%w: %w", errGuard, err)
 	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
 		return fmt.Errorf("%w: %w", errKeyTaken, err)
-	case Unavailable(pg): // the server ran out of time or memory, and rolls back
+	case Unavailable(pg), readOnly(conn): // the server ran out of time or memory, or refuses writes, and rolls back
 		return locking.Like(locking.ErrBusy, fmt.Errorf("pgtx: PostgreSQL has not executed the request: %w", err))
 	}
 	return err
 }
 
+// isStale reports whether a prepared statement returns other columns since a table was altered: pgx prepares it anew
+// the next time. The name of the server's function is the only mark that is not translated.
+func isStale(pg *pgconn.PgError) bool {
+	return pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
+}
+
 // Unavailable reports whether err is caused by the state of PostgreSQL or of the network,
-// and not by the statement: another request may not meet it.
+// and not by the statement: another request may not meet it. A session that was refused is such a state, whatever the reason.
 func Unavailable(err error) bool {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return true
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return strings.HasPrefix(pg.Code, "08") || // connection exception
 			strings.HasPrefix(pg.Code, "53") || // insufficient resources, such as connections
 			strings.HasPrefix(pg.Code, "57") || // operator intervention: shutdown, starting up, statement_timeout
-			pg.Code == "55P03" // lock_not_available: lock_timeout
+			pg.Code == "55P03" || // lock_not_available: lock_timeout
+			pg.Code == "25006" || // read_only_sql_transaction
+			pg.Code == "42501" || // insufficient_privilege: revoked from the role
+			isStale(pg)
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)

@@ -353,10 +353,7 @@ func TestPoolConfig_BoundsEveryWaitOfEveryConnection(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	limits := map[string]string{
-		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms", "transaction_timeout": "6s",
-	}
-	if d.Number(`SELECT current_setting('server_version_num')::bigint`) < 170000 {
-		delete(limits, "transaction_timeout")
+		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms",
 	}
 	for name, limit := range limits {
 		for setting, want := range map[string]string{"": limit, name + "=7000": "7s"} { // of the URL
