@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -204,6 +205,9 @@ func (a *app) ready(ctx context.Context, service *inventory.Service) (api.Degrad
 	stores.Go(func() { degraded.Locks = service.Degraded(short) })
 	stores.Go(func() { degraded.Transfers = !a.transfers.reachable(short) })
 	err := api.Ping(ctx, a.probe)
+	if err == nil {
+		err = checkPrivileges(ctx, a.probe)
+	}
 	stores.Wait()
 	return degraded, err
 }
@@ -260,10 +264,29 @@ func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	case err == nil && !granted:
 		err = errors.New("this role may not read the tables; run as their owner: shop migrate --grant-to ROLE")
 	}
+	if err == nil {
+		err = checkPrivileges(ctx, pool)
+	}
 	if err != nil {
 		return &usageError{err}
 	}
 	return nil
+}
+
+// checkPrivileges reports the privileges of grants.sql without which no order or no transfer is possible.
+func checkPrivileges(ctx context.Context, pool *pgxpool.Pool) error {
+	var missing string
+	err := pool.QueryRow(ctx, `
+		SELECT coalesce(string_agg(privilege || ' on ' || tab, ', '), '')
+		FROM (VALUES ('SELECT', 'clients products orders order_lines accounts transfers ledger_entries idempotency_keys'),
+		             ('INSERT', 'orders order_lines stock_movements transfers ledger_entries idempotency_keys'),
+		             ('UPDATE', 'products orders accounts transfers')) AS needed (privilege, tabs),
+		     LATERAL regexp_split_to_table(tabs, ' ') AS tab
+		WHERE NOT has_any_column_privilege(to_regclass(tab), privilege)`, pgx.QueryExecModeExec).Scan(&missing)
+	if err == nil && missing != "" {
+		err = fmt.Errorf("this role lacks the privileges %s; run as the owner of the tables: shop migrate --grant-to ROLE", missing)
+	}
+	return err
 }
 
 // findStrategy finds a strategy of purchases by name.

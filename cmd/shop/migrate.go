@@ -13,6 +13,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -25,7 +26,11 @@ type migrateCmd struct {
 }
 
 func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {
-	if err := migrateAll(ctx, c.PostgresURL); err != nil {
+	err := migrateAll(ctx, c.PostgresURL)
+	if errors.Is(err, pgtx.ErrPooler) {
+		return &usageError{err}
+	}
+	if err != nil {
 		return err
 	}
 	if c.GrantTo != "" {

@@ -86,7 +86,10 @@ func (d *database) open(ctx context.Context, size int, more ...func(*pgxpool.Con
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
-	if err := pool.Ping(ctx); err != nil {
+	if err := pgtx.Check(ctx, pool); errors.Is(err, pgtx.ErrPooler) {
+		pool.Close()
+		return nil, &usageError{err}
+	} else if err != nil {
 		pool.Close()
 		return nil, &usageError{fmt.Errorf("PostgreSQL does not answer: %w\nis it running, and is --postgres-url (SHOP_POSTGRES_URL) right?", err)}
 	}

@@ -142,7 +142,7 @@ func findClient(ctx context.Context, pool *pgxpool.Pool, keySHA256 []byte) (Clie
 		SELECT id, name, admin, created_at
 		FROM clients
 		WHERE key_sha256 = $1`,
-		keySHA256)
+		pgx.QueryExecModeExec, keySHA256) // not prepared: no migration can break it
 	client, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Client])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Client{}, errUnauthorized

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -93,14 +94,15 @@ func (r *readiness) changed(ctx context.Context, store string, was, is bool, eff
 	}
 }
 
-// Ping runs a query that needs the shop's tables and a primary, which an open port or
+// Ping runs a query that needs the shop's tables and a primary that accepts writes, which an open port or
 // SELECT 1 would not show. Give it a separate connection: behind a busy pool it would
 // time out, and the load balancer would take a busy replica out of service.
 func Ping(ctx context.Context, pool *pgxpool.Pool) error {
-	var standby, clients bool
-	err := pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM clients)`).Scan(&standby, &clients)
-	if err == nil && standby {
-		err = errors.New("api: PostgreSQL is a standby")
+	var readOnly, clients bool
+	err := pool.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean, EXISTS (SELECT FROM clients)`, pgx.QueryExecModeExec).
+		Scan(&readOnly, &clients)
+	if err == nil && readOnly {
+		err = errors.New("api: PostgreSQL is read-only: a standby, or default_transaction_read_only is on")
 	}
 	return err
 }

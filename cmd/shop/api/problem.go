@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"shop/inventory"
+	"shop/locking/idempotency"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -38,6 +39,9 @@ func withDetail(err error, format string, args ...any) error {
 func problemOf(err error) Problem {
 	k := kindOf(err)
 	p := Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: k.detail}
+	if k.typ == TypeInternal && errors.Is(err, idempotency.ErrNotDone) {
+		p.Detail = noEffect
+	}
 	if e, ok := errors.AsType[*detailed](err); ok {
 		p.Detail, p.Pointer = e.detail, e.pointer
 	}

@@ -76,6 +76,7 @@ const (
 	adminsOnly  = "This route requires the key of an administrator."
 	tooLong     = "The audit did not end within the time limit of a request, %v. If every store answers, there is too much for it: run shop audit."
 	ourFault    = "An internal error occurred. Whether the request took effect is unknown. " + again
+	noEffect    = "An internal error occurred. Nothing was done. " + again
 )
 
 // internal is the problem for every error that is not in the table, which is a bug. Its
