@@ -297,10 +297,5 @@ func notDone(err error) error {
 	if err == nil || errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		return err
 	}
-	return &notDoneError{err}
+	return locking.Like(idempotency.ErrNotDone, err)
 }
-
-type notDoneError struct{ error }
-
-func (e *notDoneError) Unwrap() error        { return e.error }
-func (e *notDoneError) Is(target error) bool { return target == idempotency.ErrNotDone }
