@@ -25,13 +25,13 @@ type list struct {
 }
 
 var (
-	redisLock = list{"copying.md", "A Redis lock in front", 10, 1100, []string{
+	redisLock = list{"copying.md", "A Redis lock in front", 10, 1200, []string{
 		"locking.Do", "locking/redislock.Store.TryAcquire", "locking/redislock.Store.Renew", "locking/redislock.Store.Release",
 	}, nil}
-	etcdLock = list{"copying.md", "An etcd lease", 10, 1320, []string{
+	etcdLock = list{"copying.md", "An etcd lease", 10, 1400, []string{
 		"locking/etcdlock.Acquire", "locking/etcdlock.Renew", "locking/etcdlock.Release",
 	}, nil}
-	purchase = list{"inventory.md", "Read the code", 17, 1600, []string{
+	purchase = list{"inventory.md", "Read the code", 17, 1750, []string{
 		"inventory.BuyWith", "inventory.redisRow",
 	}, &redisLock}
 	fencedTransfer = list{"transfer.md", "Read the code", 20, 2200, []string{

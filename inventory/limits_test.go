@@ -157,7 +157,7 @@ func TestLimit_ARefusalIsStoredAndNamesTheNumbers(t *testing.T) {
 func TestLimit_ACancellationGivesBackExactlyOnce(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{Encode: func(o inventory.Order, err error) (inventory.Reply, error) {
-		return inventory.Reply{Body: []byte(fmt.Sprint(o.ID, err))}, nil
+		return inventory.Reply{Status: 201, Body: []byte(fmt.Sprint(o.ID, err))}, nil
 	}})
 	s.limited("A", 10, 2)
 	s.stock("B", 10)
