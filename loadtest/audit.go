@@ -17,7 +17,8 @@ import (
 // audit compares the records of the clients with the stores, which no process changes any more.
 func (t *Trial) audit(ctx context.Context) (Result, error) {
 	records, flow := t.History.Records(), t.Scenario.Flow
-	audited, err := flow.Audit(ctx, t, records)
+	durable := t.durable(records)
+	audited, err := flow.Audit(ctx, t, durable)
 	if err != nil {
 		return Result{}, err
 	}
@@ -36,6 +37,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-BODY", refusedReads(records)...)
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
+	findings.Add(ReplicatedInvariant.Code, t.unreplicated(records)...)
 	if t.Scenario.Fault == CrashMatrix {
 		findings.Add(CellInvariant.Code, violatedCells(t.Cells)...)
 	}
@@ -44,7 +46,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	}
 	result := t.result(records, audited.Evidence)
 	result.Findings, result.Story = findings, audited.Story
-	if err := t.linearize(ctx, &result, records, audited); err != nil {
+	if err := t.linearize(ctx, &result, durable, audited); err != nil {
 		return Result{}, err
 	}
 	result.Violations = findings.Counts()

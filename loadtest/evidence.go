@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -71,11 +72,21 @@ func onTheWire(records []Record) map[string]int64 {
 	return evidence
 }
 
-// meanwhile counts the outcomes of the attempts that were under way while a fault lasted.
+// meanwhile counts the outcomes of the attempts that were under way while a fault lasted, and the writes that
+// succeeded after the last one.
 func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[string]int64 {
-	counts := map[string]int64{}
+	counts, over := map[string]int64{}, time.Duration(math.MaxInt64)
+	for i, e := range events {
+		if until := e.Until.Sub(epoch); i == 0 || until > over {
+			over = until
+		}
+	}
 	for _, r := range records {
 		for _, a := range r.Attempts {
+			done := a.Outcome == OK && !r.Reads
+			if done && a.Start > over {
+				counts["done_after"]++
+			}
 			if a.Sends == 0 || !metFault(a, events, epoch) {
 				continue
 			}
@@ -86,7 +97,7 @@ func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[stri
 			if a.Outcome == Open {
 				counts["refused_meanwhile"]++
 			}
-			if a.Outcome == OK && !r.Reads && inside(a, events, epoch) {
+			if done && inside(a, events, epoch) {
 				counts["done_meanwhile"]++
 			}
 		}

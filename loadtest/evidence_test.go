@@ -119,7 +119,7 @@ func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
 		{Intent: Intent{Key: "cut"}, Outcome: OK},
 		{Intent: Intent{Key: "lost"}, Outcome: Unknown},
 	}
-	want := map[string]int64{"hit": 4, "disturbed": 2, "refused_meanwhile": 1, "done_meanwhile": 1}
+	want := map[string]int64{"hit": 4, "disturbed": 2, "refused_meanwhile": 1, "done_meanwhile": 1, "done_after": 1}
 	if diff := cmp.Diff(want, meanwhile(records, events, epoch)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

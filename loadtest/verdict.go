@@ -112,6 +112,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-RECOVER", Name: "recovery", Means: "within a bound after the end of a fault, the keys decided in a second are 90 % of the rate before the first fault, or of the keys that wait"},
 	{Code: "I-BUSY", Name: "busy-share", Means: "outside of outages, few first answers say that nothing was done"},
 	CellInvariant,
+	ReplicatedInvariant,
 	{Code: "I-ERROR", Name: "error-share", Means: "outside of outages, few first answers leave the outcome unknown or are missing"},
 }
 
@@ -142,6 +143,9 @@ var evidence = map[string]string{
 	"disturbed":         "requests under way while a fault lasted that got no final answer",
 	"refused_meanwhile": "requests under way while a fault lasted that were answered that nothing was done",
 	"done_meanwhile":    "requests that were sent and succeeded while a fault lasted",
+	"done_after":        "writes that were sent and succeeded after the last fault",
+	"commits_waited":    "COMMITs that waited for a standby that was away, by the server's own list",
+	"promotions":        "standbys that were promoted after the primary was lost",
 	"decided_after_cut": "keys that were decided although their COMMIT was cut off or left in doubt",
 	"silent_retries":    "requests retried by net/http itself",
 	"samples":           "samples of the database during the load",

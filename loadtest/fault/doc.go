@@ -18,6 +18,12 @@
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after,
 //	                                           COMMIT reaches PostgreSQL                       decided_after_cut; batches_cut of combined
 //	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again            pg_restarts, disturbed
+//	standby-gone   pgfault.Standby             SIGKILL to the synchronous standby of           commits_waited, outcome_unknown, done_after
+//	                                           PostgreSQL, started again after seconds
+//	primary-lost   pgfault.Standby             the same, and then SIGKILL to the primary for   commits_waited, outcome_unknown, promotions,
+//	                                           good; the standby is started and promoted       done_after
+//	primary-lost-  pgfault.Standby             the same, with an asynchronous standby: a       done_meanwhile, promotions, done_after
+//	async                                      control
 //	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked; stale_answers of a safe strategy
 //	leader-kill    etcdfault.LeaderKill        SIGKILL to the leader of three members          elections
 //	no-quorum      etcdfault.NoQuorum          two of three members killed, or paused          quorum_losses, refused_meanwhile, lock_calls_after (etcd)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,7 +163,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults o
 
 // breaksServers reports whether a scenario needs servers of its own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == inventoryflow.RedisFailover || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
+	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == inventoryflow.RedisFailover || postgresKind(s) != "" || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -185,14 +186,8 @@ func (e *environment) server(kind string) (*stack.Server, error) {
 	return s, err
 }
 
-// address is the setting with the address of a server, by kind.
-var address = map[string]string{
-	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "redis-sentinel": "SHOP_REDIS_URL", "etcd": "SHOP_ETCD_ENDPOINTS", "etcd3": "SHOP_ETCD_ENDPOINTS",
-	"mongo": "SHOP_MONGO_URL", "mongo3": "SHOP_MONGO_URL",
-}
-
-// members returns the members of the private cluster of a kind, which share one address setting. It starts
-// the cluster on the first call.
+// members returns the members of the private cluster of a kind, which share their settings. It starts the cluster on
+// the first call.
 func (e *environment) members(kind string) (members []fault.Member, err error) {
 	first, err := e.server(kind)
 	if err != nil {
@@ -202,7 +197,7 @@ func (e *environment) members(kind string) (members []fault.Member, err error) {
 	defer cancel()
 	all, err := e.stack.Servers(ctx)
 	for _, s := range all {
-		if s.Env[address[s.Kind]] == first.Env[address[first.Kind]] {
+		if maps.Equal(s.Env, first.Env) {
 			members = append(members, fault.Member{Addr: s.Addr, Dir: s.Dir, Server: s})
 		}
 	}
@@ -222,21 +217,14 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 	return err
 }
 
-// postgresURL returns the URL of the shared server, or of a private one for a scenario that kills it.
-func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != transferflow.PGRestart && s.Fault != loadtest.Soak && (s.Fault != loadtest.Nemesis || s.Flow.Name == "wallet") {
-		return e.settings.PostgresURL, nil
-	}
-	return e.privateURL("postgres")
-}
-
 // privateURL returns the address of a private server.
 func (e *environment) privateURL(kind string) (string, error) {
 	server, err := e.server(kind)
 	if err != nil {
 		return "", err
 	}
-	return server.Env[address[kind]], nil
+	variable, err := stack.Variable(kind)
+	return server.Env[variable], err
 }
 
 // through opens a proxy to a database for each replica.
@@ -268,6 +256,8 @@ func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 		p.Args = e.armed(t.Scenario, p.Args)
 	case loadtest.CombinerPaused:
 		p.Args = stopping(e.of(t), p.Args)
+	case loadtest.StandbyGone, loadtest.PrimaryLost, loadtest.PrimaryLostAsync: // a COMMIT that waits keeps its connection
+		p.Args = adding(p.Args, "--pg-max-conns", "32")
 	}
 	return p, err
 }
@@ -317,6 +307,8 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 		return e.nemesis(context.Background(), t)
 	case t.Scenario.Fault == loadtest.CrashMatrix:
 		return e.crashMatrix(t), nil
+	case postgresKind(t.Scenario) == postgresPair:
+		return e.standby(t)
 	case t.Scenario.Fault == loadtest.HangUp:
 		return loadtest.HangUps{Trial: t}, nil
 	case t.Scenario.Fault == loadtest.CombinerKilled:

@@ -21,8 +21,8 @@ import (
 //	Away   the standby is started again: COMMITs go on
 //	       or, if the primary is Lost: the primary is killed for good, and the standby is started and promoted
 //
-// The event ends before the standby is back: a write that was sent and acknowledged during the event is on the primary
-// alone.
+// The event ends when the standby has taken over, or else before it is back: a write that was sent and acknowledged
+// during the event is then on the primary alone.
 type Standby struct {
 	Members []fault.Member // the primary and its standby
 	URL     string         // of a database of them, as a superuser
@@ -57,9 +57,9 @@ func (s Standby) Inject(ctx context.Context, _ time.Duration) ([]fault.Event, er
 	event.Seen["commits_waited"], err = waits(ctx, primary, s.Away)
 	event.Until = time.Now()
 	if err = errors.Join(killed, err, ctx.Err()); s.Lost && err == nil {
-		event.What += ", primary killed, standby promoted"
 		err = s.promote(whole)
-		event.Seen["promotions"] = 1
+		event.What += fmt.Sprintf(", primary killed after %v, standby promoted after another %.1f s", s.Away, time.Since(event.Until).Seconds())
+		event.Until, event.Seen["promotions"] = time.Now(), 1
 	} else {
 		err = errors.Join(err, s.Members[1].Server.Start(whole))
 	}

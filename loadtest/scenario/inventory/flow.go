@@ -106,6 +106,7 @@ func New() *loadtest.Flow {
 		f.Safe("redis-only", loadtest.NoFault),
 		f.Control("redis-only", LockLost, kept, "S1"),
 		f.Control("redis-only", RedisFailover, kept, "S1"),
+		f.Control("redis+row", loadtest.PrimaryLostAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
 		f.CellControl("naive", []loadtest.Cell{{Step: string(inventory.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "S1"),
 	}
 	return f
@@ -158,7 +159,7 @@ ORDER BY 1`
 const serverTime = 6 * time.Second
 
 // faults lists the faults of a purchase's stores and replicas, with the evidence required for each.
-var faults = []loadtest.FaultSpec{
+var faults = slices.Concat([]loadtest.FaultSpec{
 	{Fault: loadtest.NoFault},
 	{Fault: LockLost, Store: "redis", Needs: []loadtest.Need{
 		{Evidence: "locks_deleted", Why: "no deletion hit a lock"},
@@ -181,7 +182,7 @@ var faults = []loadtest.FaultSpec{
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
-}
+}, loadtest.StandbySpecs(serverTime, 25, 10))
 
 // audit checks the database against the plan and the answers.
 func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {

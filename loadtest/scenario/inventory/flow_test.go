@@ -19,6 +19,8 @@ func TestInconclusive_EachFaultMustShowItsEvidence(t *testing.T) {
 		{LockLost, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "locks_deleted": 1}},
 		{RedisDown, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "redis_kills": 1, "done_meanwhile": 10, "lock_calls_after": 1}},
 		{RedisFailover, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "redis_failovers": Failovers, "two_holders": 1, "lock_calls_after": 1}},
+		{loadtest.StandbyGone, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "commits_waited": 1, "outcome_unknown": 1, "done_after": 10}},
+		{loadtest.PrimaryLost, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "commits_waited": 1, "outcome_unknown": 1, "done_after": 10, "promotions": 1}},
 	} {
 		if reasons := loadtest.InconclusiveReasons(New().Safe("row", c.fault), c.enough); len(reasons) != 0 {
 			t.Errorf("%s: inconclusive although all evidence is there: %v", c.fault, reasons)
@@ -56,6 +58,8 @@ func TestMatrix_IsEveryControlAndEverySafeStrategyUnderTheFaultsOfItsStores(t *t
 		"redis-only/redis-failover violated", "redis+row/redis-failover safe",
 		"redis+row/crash safe", "row/crash safe",
 		"naive/crash-matrix violated", "redis+row/crash-matrix safe",
+		"redis+row/standby-gone safe", "row/standby-gone safe", "redis+row/primary-lost safe", "row/primary-lost safe",
+		"redis+row/primary-lost-async violated",
 	}
 	if diff := cmp.Diff(want, names(New().Matrix(offered))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -77,8 +81,8 @@ func TestOnly_AnEmptyNameIsAny(t *testing.T) {
 	if got := names(loadtest.Only(New().Matrix(offered), "inventory", "redis+row", "crash")); !cmp.Equal(got, []string{"redis+row/crash safe"}) {
 		t.Errorf("%v", got)
 	}
-	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 13 {
-		t.Errorf("%d scenarios, want all 13", len(got))
+	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 18 {
+		t.Errorf("%d scenarios, want all 18", len(got))
 	}
 	if got := loadtest.Only(New().Matrix(offered), "transfer", "", ""); len(got) != 0 {
 		t.Errorf("%v, want none", names(got))

@@ -130,6 +130,7 @@ func New() *loadtest.Flow {
 		f.Safe("etcd-unfenced", loadtest.NoFault),
 		f.Control("etcd-unfenced", LateWrite, kept, "T3"),
 		f.Control("etcd-unfenced", LeaseRevoked, kept, "T3"),
+		f.Control("etcd-fenced", loadtest.PrimaryLostAsync, []string{"T1", "T1-DURING", "T2", "T3"}, "I-ACK"),
 		f.CellControl("naive", []loadtest.Cell{{Step: string(transfer.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "T3"),
 	}
 	return f
@@ -177,7 +178,7 @@ const serverTime = 6 * time.Second
 const slower = 2
 
 // faults lists the faults of a transfer's stores and replicas, with the evidence required for each.
-var faults = []loadtest.FaultSpec{
+var faults = slices.Concat([]loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
 		{Evidence: "moved", Expect: loadtest.Safe, Why: "no money moved"},
 		{Evidence: "short", Expect: loadtest.Safe, Why: "no account was short of money"},
@@ -230,7 +231,7 @@ var faults = []loadtest.FaultSpec{
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
-}
+}, loadtest.StandbySpecs(serverTime, 13, 10))
 
 // combinerKilled leaves time to catch up after each kill, like Crash. Without that, the next replica could be killed as
 // soon as it has the lock of the last one, and nothing would succeed for two TTLs.

@@ -36,6 +36,7 @@ func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 		{sound(CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "decided_after_cut": 1}},
 		{New().Safe(Combined, CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "decided_after_cut": 1, "batches_cut": 5}},
 		{sound(loadtest.Crash), killed},
+		{New().Control("row", loadtest.PrimaryLostAsync, kept, "I-ACK"), map[string]int64{"done_meanwhile": 10, "done_after": 10, "promotions": 1}},
 	} {
 		enough := maps.Clone(c.enough)
 		if enough == nil {
@@ -89,6 +90,9 @@ func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
 		"etcd-fence-only/commit-cut safe", "row/commit-cut safe", "etcd-fenced/commit-cut safe",
 		"etcd-fence-only/crash safe", "row/crash safe", "etcd-fenced/crash safe",
 		"naive/crash-matrix violated", "etcd-fenced/crash-matrix safe",
+		"etcd-fence-only/standby-gone safe", "row/standby-gone safe", "etcd-fenced/standby-gone safe",
+		"etcd-fence-only/primary-lost safe", "row/primary-lost safe", "etcd-fenced/primary-lost safe",
+		"etcd-fenced/primary-lost-async violated",
 	}
 	if diff := cmp.Diff(want, names(New().Matrix(waysToPay))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

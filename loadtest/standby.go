@@ -1,0 +1,85 @@
+package loadtest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"shop/locking/invariant"
+)
+
+// The faults of a PostgreSQL with a standby. The standby is away for a while, during which a COMMIT waits. Then it
+// returns, or the primary is lost and the standby takes over. The audit is made on the server that has taken over.
+// PrimaryLostAsync is for controls: COMMITs do not wait for the standby, so acknowledged writes are lost.
+const (
+	StandbyGone      Fault = "standby-gone"
+	PrimaryLost      Fault = "primary-lost"
+	PrimaryLostAsync Fault = "primary-lost-async"
+)
+
+// StandbyAway is how long the standby is away. A request whose COMMIT waits ends as unknown within this time, and its
+// key is sent again.
+const StandbyAway = 8 * time.Second
+
+// StandbySpecs are the faults of a standby, for strategies that use PostgreSQL. recovery is how long a server needs to
+// start, least the TTLs in 25 s, and slower divides the rate of the load, so that connections are left for the keys that
+// are sent again.
+func StandbySpecs(recovery time.Duration, least, slower int) (specs []FaultSpec) {
+	waited := []Need{
+		{Evidence: "commits_waited", Expect: Safe, Why: "no COMMIT waited for the standby"},
+		{Evidence: "outcome_unknown", Expect: Safe, Why: "no request ended as unknown while the standby was away"},
+		{Evidence: "done_after", Least: 10, Why: "fewer than 10 writes succeeded after the fault"},
+	}
+	lost := append(slices.Clone(waited),
+		Need{Evidence: "promotions", Why: "the standby was not promoted"},
+		Need{Evidence: "done_meanwhile", Least: 10, Expect: Violated, Why: "fewer than 10 writes were acknowledged while the standby was away"},
+	)
+	spec := FaultSpec{Store: "postgres", Least: least, Slower: slower, Recovery: StandbyAway + recovery}
+	spec.Pace.After = spec.Recovery // as long as the standby was away the keys that waited are caught up with
+	for _, f := range []Fault{StandbyGone, PrimaryLost, PrimaryLostAsync} {
+		spec.Fault, spec.Apart, spec.Needs = f, f == PrimaryLostAsync, lost
+		if f == StandbyGone {
+			spec.Needs = waited
+		}
+		specs = append(specs, spec)
+	}
+	return specs
+}
+
+// ReplicatedInvariant is judged under StandbyGone. Under PrimaryLost the database itself shows what was lost.
+var ReplicatedInvariant = invariant.Invariant{
+	Code: "I-SYNC", Name: "acknowledged-is-replicated",
+	Means: "a write that is sent while the synchronous standby is away is not acknowledged until the standby is back",
+}
+
+// unreplicated lists the keys that were first sent while the standby was away, and decided meanwhile.
+func (t *Trial) unreplicated(records []Record) []string {
+	if t.Scenario.Fault != StandbyGone {
+		return nil
+	}
+	return keys(records, func(r Record) bool {
+		if r.Reads || len(r.Attempts) == 0 || !r.Outcome.Final() {
+			return false
+		}
+		first := slices.MinFunc(r.Attempts, func(a, b Attempt) int { return cmp.Compare(a.Start, b.Start) })
+		decided := r.deciding()
+		return (r.Outcome == OK || decided.Stored) && inside(Attempt{Start: first.Start, End: decided.End}, t.events, t.History.Epoch)
+	})
+}
+
+// durable returns the records without the answers to reads that may show a write that was lost with the primary. When
+// PostgreSQL gives up the wait for the standby, since the client has cancelled it or statement_timeout is over, it makes
+// the write visible: no answer to a write depends on that, an answer to a read does.
+func (t *Trial) durable(records []Record) []Record {
+	if t.Scenario.Fault != PrimaryLost {
+		return records
+	}
+	records = slices.Clone(records)
+	for i, r := range records {
+		met := func(a Attempt) bool { return metFault(a, t.events, t.History.Epoch) }
+		if r.Reads && slices.ContainsFunc(r.Attempts, met) {
+			records[i].Outcome, records[i].Attempts = Unknown, nil // as if it had not been answered
+		}
+	}
+	return records
+}

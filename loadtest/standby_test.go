@@ -1,0 +1,68 @@
+package loadtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"shop/loadtest/fault"
+)
+
+func TestUnreplicated_AreTheWritesThatWereSentAndAcknowledgedWhileTheStandbyWasAway(t *testing.T) {
+	const second = time.Second
+	history := NewHistory()
+	record := func(key string, outcome Outcome, stored, reads bool, moments ...time.Duration) Record {
+		r := Record{Intent: Intent{Key: key, Reads: reads}, Outcome: outcome}
+		for n := 0; n+1 < len(moments); n += 2 {
+			r.Attempts = append(r.Attempts, Attempt{Start: moments[n], End: moments[n+1], Outcome: Unknown})
+		}
+		last := &r.Attempts[len(r.Attempts)-1]
+		last.Outcome, last.Stored = outcome, stored
+		return r
+	}
+	records := []Record{
+		record("at once", OK, false, false, 3*second, 3*second+1),
+		record("by a retry", OK, false, false, 3*second, 5*second, 5*second, 6*second),
+		record("refused, and stored", Rejected, true, false, 3*second, 4*second),
+		record("refused, not stored", Rejected, false, false, 3*second, 4*second),
+		record("sent before", OK, false, false, 1*second, 3*second, 3*second, 4*second),
+		record("decided after", OK, false, false, 3*second, 5*second, 5*second, 9*second),
+		record("undecided", Unknown, false, false, 3*second, 5*second),
+		record("a read", OK, false, true, 3*second, 4*second),
+	}
+	r := &Trial{
+		Scenario: Scenario{Flow: &Flow{}, Fault: StandbyGone}, Run: &Run{Retrier: &Retrier{History: history}},
+		events: []fault.Event{{At: history.Epoch.Add(2 * second), Until: history.Epoch.Add(8 * second)}},
+	}
+	if diff := cmp.Diff([]string{"at once", "by a retry", "refused, and stored"}, r.unreplicated(records)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r.Scenario.Fault = PrimaryLost
+	if found := r.unreplicated(records); len(found) > 0 {
+		t.Errorf("under primary-lost, where the database shows what was lost: %v", found)
+	}
+}
+
+func TestDurable_LeavesOutReadsThatMayShowWhatTheLostPrimaryHad(t *testing.T) {
+	history := NewHistory()
+	record := func(reads bool, start, end time.Duration) Record {
+		return Record{Intent: Intent{Reads: reads}, Outcome: OK, Attempts: []Attempt{{Start: start, End: end, Outcome: OK, Sends: 1}}}
+	}
+	records := []Record{record(true, 1, 3), record(true, 3, 9), record(true, 9, 10), record(false, 3, 4)}
+	r := &Trial{
+		Scenario: Scenario{Flow: &Flow{}, Fault: PrimaryLost}, Run: &Run{Retrier: &Retrier{History: history}},
+		events: []fault.Event{{At: history.Epoch.Add(2), Until: history.Epoch.Add(8)}},
+	}
+	var left []Outcome
+	for _, d := range r.durable(records) {
+		left = append(left, d.Outcome)
+	}
+	if diff := cmp.Diff([]Outcome{Unknown, Unknown, OK, OK}, left); diff != "" || records[0].Outcome != OK {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r.Scenario.Fault = PrimaryLostAsync
+	if r.durable(records)[0].Outcome != OK {
+		t.Error("under a control a read is left out")
+	}
+}
