@@ -22,7 +22,7 @@ const (
 const StandbyAway = 8 * time.Second
 
 // StandbySpecs are the faults of a standby, for strategies that use PostgreSQL. recovery is how long a server needs to
-// start, least the TTLs in 25 s, and slower divides the rate of the load, so that connections are left for the keys that
+// start, least the TTLs that the load lasts, and slower divides the rate of the load, so that connections are left for the keys that
 // are sent again.
 func StandbySpecs(recovery time.Duration, least, slower int) (specs []FaultSpec) {
 	waited := []Need{
