@@ -22,8 +22,8 @@ const (
 const StandbyAway = 8 * time.Second
 
 // StandbySpecs are the faults of a standby, for strategies that use PostgreSQL. recovery is how long a server needs to
-// start, least the TTLs that the load lasts, and slower divides the rate of the load, so that connections are left for the keys that
-// are sent again.
+// start, and least the length of the load in TTLs. slower divides the rate of the load, so that connections are left for
+// the keys that are sent again.
 func StandbySpecs(recovery time.Duration, least, slower int) (specs []FaultSpec) {
 	waited := []Need{
 		{Evidence: "commits_waited", Expect: Safe, Why: "no COMMIT waited for the standby"},
