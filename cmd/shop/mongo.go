@@ -108,7 +108,7 @@ func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error)
 
 // unusable adds advice to an error.
 func unusable(err error) error {
-	if errors.Is(err, errNoCollections) {
+	if errors.Is(err, errNoCollections) || errors.Is(err, errNoSet) {
 		return &usageError{err}
 	}
 	return &usageError{fmt.Errorf("%w\nis it running, and is --mongo-url (SHOP_MONGO_URL) right?", err)}
@@ -116,9 +116,21 @@ func unusable(err error) error {
 
 var errNoCollections = errors.New("the database lacks the collections of wallets; run: shop migrate")
 
-// checkCollections reports missing collections, as checkMigrated reports missing tables. It
+var errNoSet = errors.New("MongoDB is no replica set, and transactions need one, also of one member: start mongod with --replSet rs0, and run once: mongosh --eval 'rs.initiate()'")
+
+// checkCollections reports a server without transactions and missing collections, as checkMigrated reports missing tables. It
 // reads from the primary.
 func checkCollections(ctx context.Context, db *mongo.Database) error {
+	var server struct {
+		SetName string `bson:"setName"`
+		Msg     string `bson:"msg"`
+	}
+	switch err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&server); {
+	case err != nil:
+		return fmt.Errorf("MongoDB does not answer: %w", err)
+	case server.SetName == "" && server.Msg != "isdbgrid": // that of a mongos
+		return errNoSet
+	}
 	names, err := db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: "wallet_operations"}}) // migrate creates it last
 	switch {
 	case err != nil:

@@ -85,6 +85,9 @@ func (b *walletBackend) watch(ctx context.Context, hot []uuid.UUID) error {
 	if err := look(ctx); errors.Is(err, errUnknownHot) {
 		return &usageError{err}
 	}
+	if errors.Is(b.breaker.Why(), errNoSet) { // no outage, which may end
+		return &usageError{errNoSet}
+	}
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.watching.Go(func() {
 		for ctx.Err() == nil {
