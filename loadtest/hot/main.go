@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/jackc/pgx/v5"
+
 	"shop/loadtest/bench"
 )
 
@@ -63,6 +65,11 @@ func run(ctx context.Context, s settings) error {
 	if s.plans {
 		return s.explain(ctx, os.Stdout)
 	}
+	version, err := postgresVersion(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("PostgreSQL", version)
 	var rows []bench.Row
 	fmt.Printf("ratios of %d pairs: median [without the smallest and the largest]\n%s\n", s.pairs, bench.Header())
 	for _, c := range cases() {
@@ -83,6 +90,16 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	return s.limits(ctx)
+}
+
+// postgresVersion returns the version of the server under measurement, such as "18.6".
+func postgresVersion(ctx context.Context) (version string, err error) {
+	conn, err := pgx.Connect(ctx, os.Getenv("SHOP_POSTGRES_URL"))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx)
+	return conn.PgConn().ParameterStatus("server_version"), nil
 }
 
 // comparison is a row to be: a strategy and its baseline under one load.
