@@ -91,12 +91,12 @@ PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 # The server of the tests of locking/zklock.
 ZOOKEEPER = /usr/share/java/zookeeper.jar
 
-race: ready ## only the Go tests of test
+race: ready build ## only the Go tests of test
 	$(call timed,go build -race,GOGC=400 go build -race ./...)
 	$(call timed,go test -race,$(call tested,-p 3 -parallel 4 -skip $(NIGHTLY),$(LONGEST) ./...) | tee bin/packages || $(again))
 
 # $(call tested,FLAGS,PACKAGES) runs their tests on real servers.
-tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuffle=on -count=1 $(1) $(2)
+tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuffle=on -count=1 -timeout 15m $(1) $(2)
 
 # Locks have time limits, and a machine that many share may stand still for longer. Of all packages, up to three that
 # fail are tested once more, alone, and the output says so. After a data race or a panic nothing is tested again.
