@@ -44,7 +44,9 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.In
 	s.armedCfg = cfg
 	s.Service, s.events = s.another(cfg)
 	s.stock("WARM", 1)
-	if _, err := s.Buy(t.Context(), newRequest(), one("WARM")); err != nil { // so that all statements are prepared
+	// So that all statements are prepared: COMMIT is not in the message that prepares them.
+	warm := newRequest()
+	if _, err := s.Cancel(t.Context(), requestBy(warm.Client, "c"), s.ordered(warm, one("WARM")...)); err != nil {
 		t.Fatal(err)
 	}
 	return s, p, start
