@@ -116,7 +116,7 @@ once: ready
 	$(call timed,each benchmark once,$(MEMORY) $(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED))
 
 # Servers run the newest PostgreSQL; Debian's is what all else runs.
-NEWEST = SHOP_POSTGRES_SERVER=$$(bin/local newest)
+NEWEST = server=$$(bin/local newest) && SHOP_POSTGRES_SERVER=$$server
 newest: ready
 	$(call timed,the lessons on PostgreSQL 18,$(NEWEST) $(MEMORY) $(STACK) -- go test -vet=off -count=1 ./inventory/... ./transfer ./locking/idempotency/... ./locking/pglock)
 

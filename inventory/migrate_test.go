@@ -56,7 +56,7 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 			t.Errorf("%d left, want 0", left)
 		}
 		if collides {
-			if n := s.Number(`SELECT count(*) FROM order_keys_collided WHERE key = $1 AND status = 201 AND body <> 'a transfer'`, shared.Key); n != 1 {
+			if n := s.Number(`SELECT count(*) FROM order_keys_collided WHERE key = $1 AND status = 200 AND body <> 'a transfer'`, shared.Key); n != 1 {
 				t.Errorf("%d records of the order, want 1", n)
 			}
 		}

@@ -197,8 +197,8 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 			locks := locksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), 20*time.Second) // an answer may come late on a busy machine
 			s := open(t, inventory.Config{Strategy: strategy, Locks: locks, Lock: locking.Options{MaxWait: 2 * time.Second}})
 			s.stock("A", 2)
-			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(ctx context.Context, _ locking.Lease) error {
-				if _, err := s.Buy(ctx, newRequest(), one("A")); !errors.Is(err, want.err) {
+			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(context.Context, locking.Lease) error {
+				if _, err := s.Buy(t.Context(), newRequest(), one("A")); !errors.Is(err, want.err) {
 					t.Errorf("%v, want %v", err, want.err)
 				}
 				return nil

@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -75,12 +76,13 @@ func (r *Run) warm(ctx context.Context, schedule []ScheduledRequest) {
 	ctx, stop := context.WithTimeout(ctx, warmTime)
 	defer stop()
 	var came, read sync.WaitGroup
-	for replica, n := range atOnce(schedule) {
-		if n <= fewTogether {
-			continue
-		}
+	most := atOnce(schedule)
+	maps.DeleteFunc(most, func(_, n int) bool { return n <= fewTogether })
+	for _, n := range most {
+		came.Add(min(n, maxConns)) // before the first of them has come
+	}
+	for replica, n := range most {
 		for range min(n, maxConns) {
-			came.Add(1)
 			read.Go(func() {
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.Bases[replica], "/")+"/", nil)
 				var res *http.Response

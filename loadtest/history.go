@@ -38,6 +38,7 @@ type Record struct {
 	Diverged  bool   // two final answers to this key differ: I-ONCE is broken
 	Body      []byte // of the answer that decided it
 	Differs   string // if Diverged: the first two answers that differ
+	Reworded  string // two successes that History.Same takes for one, although their bytes differ
 	retried   bool
 	duplicate bool // only Duplicates have decided it so far: Body is that of one
 }
@@ -146,6 +147,8 @@ func (h *History) learn(r *Record, a Attempt, body []byte) {
 		r.Body = body // the answer of the request that had the effect
 	case (a.Outcome == OK || a.Stored) && !h.same(*r, a, body):
 		r.Diverged = true
+	case a.Outcome == OK && !bytes.Equal(was.Body, body):
+		r.Reworded = fmt.Sprintf("%s, and %s", brief(was.Body), brief(body))
 	}
 	r.duplicate = r.Outcome == OK && a.Duplicate
 	if r.Diverged && r.Differs == "" {

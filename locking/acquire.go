@@ -93,7 +93,7 @@ func (a *acquisition) fail(err error) error {
 	case a.waiting.Err() == nil: // the store's own error, which a retry does not help
 		kind = Failed
 	case a.busy != nil: // the error of a.waiting is not wrapped: the caller has time left
-		err = fmt.Errorf("%w (gave up after %v)", ErrBusy, waited)
+		err = Like(ErrBusy, fmt.Errorf("%v (gave up after %v)", a.busy, waited))
 	default:
 		kind, err = Failed, fmt.Errorf("%v (gave up after %v)", err, waited)
 	}

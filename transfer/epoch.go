@@ -38,9 +38,9 @@ const epochPage = 1000
 func readEpochs(ctx context.Context, pool *pgxpool.Pool, after uuid.UUID) (accounts map[string]int64, last uuid.UUID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server enforces no statement_timeout
 	defer cancel()
-	// The text of a uuid has its order, and PostgreSQL before 18 has no max(uuid).
+	// The text of a uuid has its order, byte by byte, and PostgreSQL before 18 has no max(uuid).
 	rows, _ := pool.Query(ctx, `
-		SELECT fence_epoch, count(*), max(id::text)::uuid
+		SELECT fence_epoch, count(*), max(id::text COLLATE "C")::uuid
 		FROM (
 			SELECT id, fence_epoch
 			FROM accounts

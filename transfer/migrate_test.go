@@ -49,7 +49,7 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 		}
 		b.mustHave(p.a, 50, 0)
 		if collides {
-			if n := b.Number(`SELECT count(*) FROM transfer_keys_collided WHERE key = $1 AND status = 201 AND body <> 'an order'`, shared.Key); n != 1 {
+			if n := b.Number(`SELECT count(*) FROM transfer_keys_collided WHERE key = $1 AND status = 200 AND body <> 'an order'`, shared.Key); n != 1 {
 				t.Errorf("%d records of the transfer, want 1", n)
 			}
 		}

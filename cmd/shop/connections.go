@@ -75,18 +75,15 @@ func (c *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		closed := c.admit(conn)
-		if closed != nil {
-			_ = closed.Close()
-		}
-		if closed != conn {
+		if c.admit(conn) {
 			return conn, nil
 		}
+		_ = conn.Close()
 	}
 }
 
-// admit makes room for conn. It returns the connection to close: an idle one, conn itself, or nil.
-func (c *connections) admit(conn net.Conn) (closed net.Conn) {
+// admit makes room for conn, of which it closes an idle connection. It reports whether there is room.
+func (c *connections) admit(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from := remote(conn)
@@ -105,14 +102,14 @@ func (c *connections) admit(conn net.Conn) (closed net.Conn) {
 		}
 		oldest := c.oldest(from, limit == "address")
 		if oldest == nil {
-			return conn
+			return false
 		}
 		c.forget(oldest.Conn)
-		closed = oldest.Conn
+		_ = oldest.Conn.Close() // before the server can read a request from it
 	}
 	c.open[conn] = &connection{Conn: conn, from: from}
 	c.count[from]++
-	return closed
+	return true
 }
 
 // oldest returns the connection that has been idle for longest, or nil.

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -130,7 +131,27 @@ func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []l
 	findings.Merge(supplied)
 	findings.Merge(f.judgeLimits(records))
 	findings.Add("I-DENY", notRefused(records)...)
+	findings.Add("I-ONCE", f.notNamed(records)...)
 	return loadtest.Audited{Findings: findings, Number: over}, nil
+}
+
+// notNamed lists the repetitions that were taken for the first answer by an id that does not name the effect: several keys of
+// one request have it, as if it were that of the object. Then only equal bytes show that there was one effect.
+func (f *File) notNamed(records []loadtest.Record) (wrong []string) {
+	name := cmp.Or(f.Answers.ID, defaultID)
+	key := func(r loadtest.Record) string { return string(r.Action) + "\x00" + field(r.Body, name) }
+	keys := map[string]int{}
+	for _, r := range records {
+		if r.Outcome == loadtest.OK && !r.Reads {
+			keys[key(r)]++
+		}
+	}
+	for _, r := range records {
+		if r.Reworded != "" && keys[key(r)] > 1 {
+			wrong = append(wrong, fmt.Sprintf("%s: %s; %d keys have this %s, so it does not name the effect: set answers.id", r.Key, r.Reworded, keys[key(r)], name))
+		}
+	}
+	return wrong
 }
 
 // notRefused lists the requests that did not end in one of their expected statuses.

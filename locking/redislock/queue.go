@@ -160,7 +160,7 @@ func (q *QueueStore) request(ctx context.Context, keys []string) (*request, erro
 func (r *request) take(ctx context.Context, ticketTTL time.Duration) (locking.Lease, error) {
 	r.sent = time.Now() // before the request: the TTL cannot start earlier
 	grant, err := r.send(ctx, r.scripts.take, r.keys, r.owner, r.store.ttl.Milliseconds(), ticketTTL.Milliseconds())
-	if err = waitsForSlot(err); err == nil && grant <= 0 {
+	if err = r.store.waitsForSlot(err); err == nil && grant <= 0 {
 		r.ticket, err = -grant, locking.ErrBusy
 	}
 	if err != nil {

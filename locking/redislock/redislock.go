@@ -72,7 +72,7 @@ func newOwner() string { return rand.Text() } // at least 128 random bits
 func (s *Store) take(ctx context.Context, script *redis.Script, owner string, keys []string, locks int, names []string, args ...any) (lease locking.Lease, reply int64, err error) {
 	sent := time.Now() // before the request: the TTL cannot start earlier
 	reply, err = s.send(ctx, script, names, append([]any{owner, s.ttl.Milliseconds(), locks}, args...)...)
-	if err = waitsForSlot(err); err == nil && reply <= 0 {
+	if err = s.waitsForSlot(err); err == nil && reply <= 0 {
 		err = locking.ErrBusy
 	}
 	return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(reply), Until: sent.Add(s.trust)}, reply, err

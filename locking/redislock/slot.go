@@ -10,7 +10,10 @@ import (
 // is granted when the slot has its node. The client follows MOVED and ASK, but not for ever: while a slot changes hands, each
 // of two nodes may name the other. And no node that is asked has both a lock that is free, since that has no key, and the
 // fence counter that has one: then the answer is TRYAGAIN until the slot has moved, for minutes if it is large.
-func waitsForSlot(err error) error {
+func (s *Store) waitsForSlot(err error) error {
+	if _, cluster := s.client.(*redis.ClusterClient); !cluster {
+		return err // another client will not find the node
+	}
 	for _, word := range []string{"TRYAGAIN", "CLUSTERDOWN", "MOVED", "ASK"} {
 		if redis.HasErrorPrefix(err, word+" ") {
 			return &slotError{err}

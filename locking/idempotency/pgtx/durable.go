@@ -102,13 +102,15 @@ func keepAnswers(cfg *pgxpool.Config) {
 }
 
 const (
-	// tell lets the server send the WARNING of a COMMIT.
+	// tell lets the server send the WARNING of a COMMIT. A setting of the session is not changed by a later reload of the
+	// server's.
 	tell = `
-		SELECT set_config('client_min_messages', 'warning', false)
-		WHERE current_setting('client_min_messages') = 'error';`
+		SELECT set_config('client_min_messages', CASE value WHEN 'error' THEN 'warning' ELSE value END, false)
+		FROM current_setting('client_min_messages') AS value;`
 
-	// waitForDisk makes COMMIT wait for the disk and the synchronous standbys.
+	// waitForDisk makes COMMIT wait for the disk and the synchronous standbys, also after the server's setting was lowered to
+	// let commits go on without them.
 	waitForDisk = `
-		SELECT set_config('synchronous_commit', 'on', false)
-		WHERE current_setting('synchronous_commit') IN ('off', 'local');`
+		SELECT set_config('synchronous_commit', CASE WHEN value IN ('off', 'local') THEN 'on' ELSE value END, false)
+		FROM current_setting('synchronous_commit') AS value;`
 )

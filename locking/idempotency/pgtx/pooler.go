@@ -34,7 +34,7 @@ func Check(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	var dropped []string
 	for name, weak := range map[string][]string{
-		"lock_timeout": {"0"}, "statement_timeout": {"0"}, "idle_in_transaction_session_timeout": {"0"}, "synchronous_commit": {"off", "local"},
+		"lock_timeout": {"0"}, "statement_timeout": {"0"}, "idle_in_transaction_session_timeout": {"0"}, "synchronous_commit": {"off", "local"}, "client_min_messages": {"error"},
 	} {
 		var value string // with which the session of the server began
 		err := conn.QueryRow(ctx, `SELECT reset_val FROM pg_settings WHERE name = $1`, pgx.QueryExecModeExec, name).Scan(&value)
@@ -42,7 +42,7 @@ func Check(ctx context.Context, pool *pgxpool.Pool) error {
 			return err
 		}
 		if asked := config.ConnConfig.RuntimeParams[name]; slices.Contains(weak, value) && asked != value {
-			dropped = append(dropped, fmt.Sprintf("SET %s = '%s'", name, cmp.Or(asked, "on")))
+			dropped = append(dropped, fmt.Sprintf("SET %s = '%s'", name, cmp.Or(asked, map[string]string{"client_min_messages": "warning"}[name], "on")))
 		}
 	}
 	if len(dropped) == 0 {

@@ -228,7 +228,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	answered := t.watchFirst()
 	err = t.Flush(detached)
 	switch {
-	case *warned != nil: // committed, perhaps without the standby
+	case *warned != nil && refusal(err) == nil: // committed, perhaps without the standby
 		return fmt.Errorf("%w: %w", errNoAnswer, *warned)
 	case tag.String() == "COMMIT": // committed: any error came after that
 		return t.failpoint(ctx, AfterCommit)
