@@ -120,7 +120,7 @@ func TestAcquire_ErrorsNameTheOperationAndTheKeysOnce(t *testing.T) {
 		"of a store that names them": {described, locking.Options{NoWait: true}, `redislock: acquire ["account/42"]: locking: busy: another holder has the key`},
 		"of a store that does not":   {locking.ErrBusy, locking.Options{NoWait: true}, `locking: acquire ["account/42"]: locking: busy: another holder has the key`},
 		"the caller's ctx ended":     {described, steady, `redislock: acquire ["account/42"]: locking: busy: another holder has the key: context deadline exceeded (gave up after 5s)`},
-		"after MaxWait":              {described, locking.Options{MaxWait: 2 * time.Second, Backoff: steady.Backoff}, `locking: acquire ["account/42"]: locking: busy: another holder has the key (gave up after 2s)`},
+		"after MaxWait":              {described, locking.Options{MaxWait: 2 * time.Second, Backoff: steady.Backoff}, `redislock: acquire ["account/42"]: locking: busy: another holder has the key (gave up after 2s)`},
 		"a failure":                  {errDown, locking.Options{}, `locking: acquire ["account/42"]: connection refused`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
