@@ -68,11 +68,6 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 				left := int64(0)
 				if strategy == "cancel" {
 					buyer := newRequest()
-					first := s.ordered(buyer, one("A")...)
-					if _, err := s.Cancel(t.Context(), requestBy(buyer.Client, "first"), first); err != nil { // the connection prepares the statements
-						t.Fatal(err)
-					}
-					buyer.Key = "second"
 					id := s.ordered(buyer, one("A")...)
 					buy = func() (inventory.Reply, error) { return s.Cancel(t.Context(), requestBy(buyer.Client, "c"), id) }
 					left = 1

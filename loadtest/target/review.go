@@ -247,7 +247,10 @@ func endings(records []loadtest.Record, which func(loadtest.Record) bool) (group
 		e := ending{status: r.Status(), problem: r.Last().Problem}
 		i := slices.IndexFunc(groups, func(g ending) bool { return g.status == e.status && g.problem == e.problem })
 		if i < 0 {
-			e.body = cmp.Or(brief(r.Body), r.Last().Error)
+			e.body = brief(r.Body)
+			for _, a := range r.Attempts { // the last one may have been cut short by the end of the run
+				e.body = cmp.Or(e.body, a.Error)
+			}
 			i, groups = len(groups), append(groups, e)
 		}
 		groups[i].n++
