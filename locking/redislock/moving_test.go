@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"slices"
 	"fmt"
 	"strings"
 	"sync"
@@ -217,14 +218,12 @@ func (g target) wantReason(t *testing.T, client redis.UniversalClient, ttl time.
 // owns reports whether a node serves a slot.
 func owns(t testing.TB, n node, slot int) bool {
 	t.Helper()
-	slots, err := n.ClusterSlots(t.Context()).Result()
+	shards, err := n.ClusterShards(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range slots {
-		if s.Start <= slot && slot <= s.End {
-			return s.Nodes[0].ID == n.id
-		}
-	}
-	return false
+	return slices.ContainsFunc(shards, func(s redis.ClusterShard) bool {
+		return slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool { return r.Start <= int64(slot) && int64(slot) <= r.End }) &&
+			slices.ContainsFunc(s.Nodes, func(m redis.Node) bool { return m.ID == n.id && m.Role == "master" })
+	})
 }

@@ -44,8 +44,6 @@ func (d *database) asRole() (roleURL string, change func(sql string)) {
 	return u.String(), change
 }
 
-const endSessions = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s'`
-
 // A pool makes connections in the background, with a ctx that has no deadline.
 func TestPool_IsFreeOfConnectionsThatAServerLeftHalfMade(t *testing.T) {
 	t.Parallel()
