@@ -3,8 +3,8 @@ package redislock
 import (
 	"context"
 	"errors"
-	"slices"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
