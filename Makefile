@@ -39,7 +39,7 @@ run: build ## the servers and one replica, and a page that shows a race; Ctrl-C 
 # NIGHTLY names the tests that only nightly runs: tests of tests, and copies that are built in modules of their own.
 NIGHTLY = '^Test(Session)?Contract_Notices|^TestQueue_PropertiesNotice|^TestSchedules_Notice|^TestCopying_.*(EmptyModule|Compiles|Work|ItsClient)$$'
 
-check: stack ## two minutes: vet, format, and the short tests of lessons, locks, API and docs on real servers
+check: stack ## before each commit: vet, format, and the short tests of lessons, locks, API and docs on real servers
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory -j 3 vet gofumpt short
 	@$(MAKE) --no-print-directory times
@@ -149,7 +149,7 @@ hot: build ## combined against the plain strategies and the other locks, with ta
 	@$(STACK) -- bin/peers --lock --pairs $(PAIRS)
 	@go test -run '^$$' -bench Waiting -benchtime 1x ./locking/combine | grep ^Benchmark
 
-size: build ## fill the stores with ROWS rows, and time each command of docs/operations.md; ROWS=3000000 takes an hour on two cores
+size: build ## fill the stores with ROWS rows, and time each command of docs/operations.md; ROWS=3000000
 	@go build -o bin/ ./loadtest/size
 	@$(MEMORY) $(STACK) -- bin/size --rows $(ROWS)
 
