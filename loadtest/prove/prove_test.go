@@ -234,7 +234,7 @@ func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
 		}
 	}
 	// more than there is: a refusal for want of stock is final
-	if status, out, _, err := prove(t, "--target", file, "--duration", "2s", "--rate", "400"); status != asExpected || err != nil {
+	if status, out, _, err := prove(t, "--target", file, "--duration", "4s", "--rate", "200"); status != asExpected || err != nil {
 		t.Errorf("exit status %d, %v after\n%s", status, err, out)
 	}
 	// a file where the folder should be: nothing is sent, and no path of a report is printed
