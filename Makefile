@@ -52,7 +52,7 @@ test: ## all Go tests with -race on real servers, but those of nightly, and the 
 
 lint: vet modules staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
 
-# Each part takes at most four minutes: drawn is one of them. The whole mutants and the whole proof take hours.
+# drawn is one of these parts, of which none should take more than four minutes. All mutants and the whole proof take hours.
 PARTS = tests-of-redislock tests-of-tests examples once schemathesis newest newest-proof tenth
 nightly: ## hours: what test leaves out, among it all mutants and the whole proof
 	@for part in $(filter-out tenth,$(PARTS)) mutants prove; do $(MAKE) --no-print-directory $$part || exit 1; done

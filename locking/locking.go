@@ -54,7 +54,7 @@ var (
 	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
 	// ErrNoClient reports a Store that is made without a client.
 	ErrNoClient = errors.New("locking: no client: a Store needs one, or a pool, and got")
-	// ErrNested is no answer of a Store: see Nested.
+	// ErrNested reports that ctx already holds the key in this Store: see Nested.
 	ErrNested = errors.New("locking: Do inside Do: this ctx holds the key already, and would wait for itself")
 )
 
