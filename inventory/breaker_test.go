@@ -150,6 +150,7 @@ func replicaOf(t *testing.T, host, port string) func(*locktest.Server) {
 // Without the lock in front, buyers of one row queue inside PostgreSQL. Whatever the reason,
 // they use at most half of the connections, so that purchases of other products continue.
 func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	const buyers, most = 12, 2
 	type bystander struct{}

@@ -28,6 +28,7 @@ func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Dur
 // etcd is paused, which looks like a lost quorum, or killed. No new transfer begins, one that
 // holds its locks finishes, and the service recovers by itself.
 func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
+	locktest.Slow(t, "it stops etcd")
 	t.Parallel()
 	for name, f := range map[string]struct {
 		end, back func(*locktest.Server)
@@ -93,6 +94,7 @@ func (c counting) Acquire(ctx context.Context, keys ...string) (locking.Lease, e
 
 // One request every 250 ms probes etcd. The others do not wait for a time-out.
 func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
+	locktest.Slow(t, "it stops etcd")
 	t.Parallel()
 	server := locktest.StartEtcd(t, 1)[0]
 	at := locksAt(t, server.Addr)

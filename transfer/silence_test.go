@@ -22,6 +22,7 @@ import (
 // PostgreSQL accepts connections and answers nothing. Then its own time limits have no effect,
 // and the caller has none: the package itself bounds every wait.
 func TestPostgreSQL_SilenceEndsEveryCallWithoutADeadline(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	from, atRows, atHold, atCommit := newQuietBank(t, ""), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.BeforeCommit)
 	for _, q := range []quietBank{from, atRows, atHold, atCommit} {

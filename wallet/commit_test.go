@@ -98,6 +98,7 @@ func TestCommit_WithUnknownResultIsDecidedByTheSameKey(t *testing.T) {
 // The request ends at the deadline of its ctx. Its error is ErrOutcomeUnknown, and a request
 // with the same key resolves it.
 func TestCommit_ThatStaysUnknownIsReportedAndTheSameKeyResolvesIt(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	for _, name := range []string{"applied but not acknowledged", "time expired", "connection lost"} { // the last leaves the transaction open at the server
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			c := open(t, wallet.Config{})

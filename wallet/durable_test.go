@@ -23,6 +23,7 @@ import (
 // ErrKeyReused depends on the operation that has the key. While only the primary has that
 // operation, it can be rolled back: the refusal waits for the majority.
 func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testing.T) {
+	locktest.Slow(t, "it stops two members of a replica set")
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
@@ -62,6 +63,7 @@ func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testin
 // what will be rolled back, but its reply waits for a majority. Here the primary dies with the
 // operations of both requests: neither has a reply, both run again, and both are done once.
 func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
+	locktest.Slow(t, "it stops two members of a replica set")
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
@@ -139,6 +141,7 @@ func TestCommit_AfterLeavingTheQueueIsSentUntilItIsAnswered(t *testing.T) {
 }
 
 func TestCommit_AfterLeavingTheQueueWithoutAnAnswerIsUnknown(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
 	svc, events := c.failBehindTheTurn(always, commitFaults["time expired"])
@@ -178,6 +181,7 @@ func TestCommit_TheLastOneIsWithMajority(t *testing.T) {
 // Each request that waits for the majority holds a connection. The number of these requests is
 // bounded, so that some connections are left for everything else.
 func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
+	locktest.Slow(t, "it stops two members of a replica set")
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)

@@ -116,6 +116,7 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 // The lock of a holder that is stopped or killed remains until the server ends its transaction.
 // Until then no other request gets the wallet, and none waits for ever.
 func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {

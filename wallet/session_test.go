@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -17,6 +18,7 @@ import (
 // A commit is sent again, and then not answered. For the driver the transaction is committed,
 // and its commit still under way: it must not take the next transaction of the session for it.
 func TestSession_IsUsableAfterACommitThatTimedOut(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	silent := bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: (wallet.ClientTimeout + wallet.ClientTimeout/4).Milliseconds()}}
 	for _, queueMax := range []int{0, -1} {
 		t.Run(fmt.Sprintf("queue %d", queueMax), func(t *testing.T) {

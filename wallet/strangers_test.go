@@ -107,6 +107,7 @@ func TestQueue_OneClientCannotFillTheQueueOfItsPayee(t *testing.T) {
 
 // What only the primary has can be rolled back, and with it the reason of a refusal.
 func TestRefusal_IsSentOnlyAfterAMajorityHasItsReason(t *testing.T) {
+	locktest.Slow(t, "it stops two members of a replica set")
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)

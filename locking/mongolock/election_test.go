@@ -62,6 +62,7 @@ func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 // A session is for one goroutine, and Do renews in another. So the Store uses neither
 // the session of the caller's ctx nor its transaction.
 func TestDo_RenewsOutsideTheTransactionOfTheCallersSession(t *testing.T) {
+	locktest.Slow(t, "it waits for three renewals")
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store := newStore(t, ttl)

@@ -60,6 +60,7 @@ func TestRenew_RefusedChangesNoTTL(t *testing.T) {
 
 // T24: a watchdog renews the lease of a stuck holder for ever.
 func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
+	locktest.Slow(t, "it waits for MaxHold")
 	t.Parallel()
 	const ttl = 2 * time.Second
 	store := newStore(t, ttl)

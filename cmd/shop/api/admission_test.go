@@ -110,6 +110,7 @@ func TestAdmission_SlowBodiesAreNotInFlight(t *testing.T) {
 }
 
 func TestAdmission_ABodyThatIsNotThereInTimeIsA408AndNothingWasDone(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Request = 2 * time.Second }) // enough time to look up the key
 	a := s.dribble("k").answer().want(t, 408, api.TypeRequestTimeout)
@@ -123,6 +124,7 @@ func TestAdmission_ABodyThatIsNotThereInTimeIsA408AndNothingWasDone(t *testing.T
 }
 
 func TestAdmission_ACloseEndsTheReadingOfBodiesAndLetsTheWorkGoOn(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	s, orders := open(t).holdOrders(100)
 	var worked answer

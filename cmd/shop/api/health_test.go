@@ -22,6 +22,7 @@ func answering(degraded api.Degraded, err error) option {
 }
 
 func TestReady_ReportsEachServer(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	for _, c := range []struct {
 		degraded api.Degraded

@@ -17,6 +17,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -55,6 +56,7 @@ func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
 }
 
 func TestOutage_AReadWithoutItsDatabaseIs503AndNot500(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	s := open(t)
 	pool := pgtest.Pool(t, "postgres://none@127.0.0.1:1/none?sslmode=disable")
@@ -90,6 +92,7 @@ func TestOutage_ABugIsNoOutage(t *testing.T) {
 // The lookup of the Idempotency-Key comes first: if it times out in PostgreSQL, nothing
 // was done.
 func TestOutage_AKeyThatCannotBeLookedUpIsBusy(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	s := open(t)
 	conn := must(pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig))(t)

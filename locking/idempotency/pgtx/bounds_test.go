@@ -93,6 +93,7 @@ func TestWait_ForAConnectionIsBounded(t *testing.T) {
 // No time-out of the server ends the wait for a server that accepts requests and sends
 // nothing. Before COMMIT the error is busy; after COMMIT was sent it is unknown.
 func TestWait_ForASilentServerIsBounded(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	for message, want := range map[int64]error{1: locking.ErrBusy, 2: locking.ErrBusy, 3: locking.ErrOutcomeUnknown} {
 		t.Run(want.Error(), func(t *testing.T) {

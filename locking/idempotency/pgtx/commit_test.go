@@ -188,6 +188,7 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 }
 
 func TestDo_WithoutTheServerIsUnreachableUntilItIsBack(t *testing.T) {
+	locktest.Slow(t, "it stops PostgreSQL")
 	t.Parallel()
 	d := newDatabase(t, nil)
 	db, _, p := d.behindProxy(nil)

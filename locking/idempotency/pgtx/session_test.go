@@ -46,6 +46,7 @@ func (d *database) asRole() (roleURL string, change func(sql string)) {
 
 // A pool makes connections in the background, with a ctx that has no deadline.
 func TestPool_IsFreeOfConnectionsThatAServerLeftHalfMade(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	d := newDatabase(t, nil)
 	p, through := locktest.ProxyURL(t, d.URL)
