@@ -41,7 +41,7 @@ func TestPostgres_ThatRefusesIsBusyAndNotReadyUntilItStops(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	ids := accounts(t, databaseURL)
-	p := transferReplica{startReplica(t, roleURL, keys["alice"], "--lab"), ids["alice"], ids["bob"]}
+	p := transferReplica{startReplica(t, roleURL, keys["alice"], "--lab", "--request-timeout=1m"), ids["alice"], ids["bob"]}
 	id := func(status int, body string) string { return created(t, status, body) }
 	order, hold := id(p.buy("first")), id(p.pay("first hold", `,"pending":true,"expires_in":"1h"`))
 	quoted := pgx.Identifier{role}.Sanitize()

@@ -35,9 +35,9 @@
 //
 // Stock movements of the day, in UTC, of the kinds sale and cancel. They are only appended, so the sums of a day
 // are final when all its transactions have ended. A transaction has the time of its beginning. A day is due
-// when it has been over for Settle, which is longer than any transaction of the shop lasts, with one exception: a COMMIT that
-// waits for a synchronous standby, from a replica that was killed, waits until the standby is back. If that takes longer than
-// Settle, the day lacks its movements. A cancellation counts on the day of the cancellation, so units and revenue may be
+// when it has been over for Settle, which is longer than any transaction of the shop lasts, and when none that has written is
+// left from before its end: a COMMIT that waits for a synchronous standby may wait for hours. Those of another role of the
+// server are seen only by a member of pg_read_all_stats. A cancellation counts on the day of the cancellation, so units and revenue may be
 // negative.
 //
 // # What goes wrong, and what happens then

@@ -1,9 +1,12 @@
 package rollup_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 )
 
 // A movement at midnight counts on the day that begins, and on no other; so do those a microsecond before and after it.
@@ -37,4 +40,30 @@ func TestRun_CountsAMovementAtMidnightOnce(t *testing.T) {
 			t.Errorf("%d units in the day %d days ago, want %d", got, daysAgo, want)
 		}
 	}
+}
+
+// A COMMIT that waits for a synchronous standby outlasts its day: what it has written is seen when the standby is back.
+func TestRun_ADayWaitsForTheTransactionsThatBeganInIt(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	r := roller(t, d).DueAfter(-24 * time.Hour) // today is over
+	tx, err := d.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `UPDATE products SET stock = stock`); err != nil {
+		t.Fatal(err)
+	}
+	before := d.Number(`SELECT (now() AT TIME ZONE 'UTC')::date - (SELECT min(created_at AT TIME ZONE 'UTC') FROM stock_movements)::date`)
+	if days, err := r.Run(t.Context()); err != nil || len(days) != int(before) {
+		t.Errorf("%v, %v: want the %d days before today", days, err, before)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Eventually(t, "today is done, when the transactions of other tests have ended", func() bool {
+		days, err := r.Run(t.Context())
+		return err == nil && len(days) == 1
+	})
 }

@@ -35,7 +35,8 @@ type Roller struct {
 	Pool     *pgxpool.Pool
 	Locks    locking.Store
 	Observer locking.Observer
-	piece    int // 0: the constant piece
+	piece    int           // 0: the constant piece
+	settle   time.Duration // 0: Settle
 }
 
 // maxHold bounds the work of one day.
@@ -91,7 +92,7 @@ func (r Roller) once(ctx context.Context, day time.Time) (did bool, err error) {
 func (r Roller) due(ctx context.Context) ([]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server enforces no statement_timeout
 	defer cancel()
-	rows, err := r.Pool.Query(ctx, dueSQL, Settle)
+	rows, err := r.Pool.Query(ctx, dueSQL, cmp.Or(r.settle, Settle))
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ type seller struct {
 	forgets  bool // it ignores the key
 	fresh    bool // it stores no refusal, and shows the time in it
 	note     bool // a repetition has a field and a status of its own
+	object   bool // the id of an answer is that of the product
 	conflict bool // a repetition of a success is answered 409 duplicate
 	liar     bool // so is every first request
 	open     bool // any client may do what only an administrator may
@@ -94,6 +95,9 @@ func (s *seller) sell(req *http.Request) string {
 	s.stock -= order.Quantity
 	s.sold[req.Host] = true
 	s.orders++
+	if s.object {
+		return fmt.Sprintf(`{"id": "coffee", "left": %d}`, s.stock)
+	}
 	return fmt.Sprintf(`{"id": %d}`, s.orders)
 }
 
@@ -184,6 +188,7 @@ func TestRun_TheFileSaysWhichFieldIsTheIDAndWhatADuplicateIs(t *testing.T) {
 	}{
 		{"the note is the id", &seller{note: true}, answers("id: note"), "I-ONCE"},
 		{"neither has such a field", &seller{note: true}, answers("id: number"), "I-ONCE"},
+		{"the id is that of the product, and each repetition sells again", &seller{object: true, forgets: true}, sellerFile, "I-ONCE"},
 		{"a duplicate after a success", &seller{conflict: true}, answers("duplicate: [409 duplicate]"), ""},
 		{"a duplicate, and nothing before", &seller{conflict: true, liar: true}, answers("duplicate: [409 duplicate]"), "I-ONCE"},
 	} {

@@ -69,7 +69,7 @@ func TestLimits_TheDeadlineEndsTheWork(t *testing.T) {
 	s := open(t, at(inventory.AfterGuard, func(ctx context.Context) { <-ctx.Done() }),
 		func(c *api.Config, _ *inventory.Config) { c.Limits.Request = time.Second })
 	start := time.Now()
-	s.buy("k", "coffee", "1").want(t, 504, api.TypeTimeout)
+	s.buy("k", "coffee", "1").want(t, 503, api.TypeBusy) // no COMMIT was sent
 	if took := time.Since(start); took > 5*time.Second { // the default
 		t.Errorf("it took %v", took)
 	}

@@ -256,3 +256,29 @@ func TestPoolConfig_RaisesWhatWouldLoseAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// An operator lowers the server's settings, so that commits go on without a lost standby. Connections that are open keep theirs.
+func TestPoolConfig_AReloadOfTheServerLowersNothing(t *testing.T) {
+	t.Parallel()
+	_, d := ownServer(t, nil)
+	config := d.Pool.Config()
+	config.AfterConnect, config.MaxConns = nil, 1
+	read := func(pool *pgxpool.Pool) (settings string) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit') || ' ' || current_setting('client_min_messages')`).Scan(&settings); err != nil {
+			t.Fatal(err)
+		}
+		return settings
+	}
+	kept, plain := pgtest.Pool(t, d.URL), pgtest.Open(t, config)
+	if settings := read(kept) + ", " + read(plain); settings != "on notice, on notice" {
+		t.Fatal(settings)
+	}
+	d.Exec(`ALTER SYSTEM SET synchronous_commit = off`)
+	d.Exec(`ALTER SYSTEM SET client_min_messages = error`)
+	d.Exec(`SELECT pg_reload_conf()`)
+	locktest.Eventually(t, "a session that keeps nothing has the new settings", func() bool { return read(plain) == "off error" })
+	if settings := read(kept); settings != "on notice" || kept.Stat().TotalConns() != 1 {
+		t.Errorf("%s, on %d connections", settings, kept.Stat().TotalConns())
+	}
+}
