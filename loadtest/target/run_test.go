@@ -188,7 +188,7 @@ func TestRun_TheFileSaysWhichFieldIsTheIDAndWhatADuplicateIs(t *testing.T) {
 	}{
 		{"the note is the id", &seller{note: true}, answers("id: note"), "I-ONCE"},
 		{"neither has such a field", &seller{note: true}, answers("id: number"), "I-ONCE"},
-		{"the id is that of the product, and each repetition sells again", &seller{object: true, forgets: true}, sellerFile, "I-ONCE"},
+		{"the id is that of the product, and each repetition sells again", &seller{object: true, forgets: true, oversell: true}, sellerFile, "I-ONCE"},
 		{"a duplicate after a success", &seller{conflict: true}, answers("duplicate: [409 duplicate]"), ""},
 		{"a duplicate, and nothing before", &seller{conflict: true, liar: true}, answers("duplicate: [409 duplicate]"), "I-ONCE"},
 	} {
@@ -200,7 +200,7 @@ func TestRun_TheFileSaysWhichFieldIsTheIDAndWhatADuplicateIs(t *testing.T) {
 			if c.broken == "" {
 				return
 			}
-			if found := strings.Join(result.Findings[c.broken].IDs, "; "); !strings.Contains(found, "200 {") && !strings.Contains(found, "answered as a duplicate") {
+			if found := strings.Join(result.Findings[c.broken].IDs, "; "); !strings.Contains(found, "200 {") && !strings.Contains(found, "answered as a duplicate") && !strings.Contains(found, "does not name the effect") {
 				t.Errorf("%s: the answers are not shown", found)
 			}
 		})
