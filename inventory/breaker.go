@@ -73,7 +73,7 @@ func (s *Service) slot(ctx context.Context, p *purchase, limit time.Duration) (l
 		return func() { <-s.bypass }, nil
 	case <-time.After(limit):
 		s.cfg.Count(Shed, p.Label)
-		return nil, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(s.bypass))
+		return nil, locking.Like(locking.ErrBusy, fmt.Errorf("inventory: %d purchases already go on without the lock", cap(s.bypass)))
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

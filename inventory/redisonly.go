@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -41,7 +40,7 @@ func (s *Service) redisOnlyCancel(ctx context.Context, req Request, id uuid.UUID
 // noLockIsBusy turns errNoLock into ErrBusy: without the lock nothing guards the stock.
 func noLockIsBusy(err error) error {
 	if errors.Is(err, errNoLock) {
-		return fmt.Errorf("%w: %v", locking.ErrBusy, err)
+		return locking.Like(locking.ErrBusy, errors.New(err.Error()))
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func (a *attempt) short(ctx context.Context, from *account, tr Transfer, availab
 // of its own two accounts. Then it runs the operation again.
 func (s *Service) runAfter(ctx context.Context, o *operation, due *dueError) (Reply, error) {
 	if o.rounds++; o.rounds > dueRounds {
-		return Reply{}, fmt.Errorf("%w: ended %d expired holds of account %s, and there are more", locking.ErrBusy, dueMax*dueRounds, o.from)
+		return Reply{}, locking.Like(locking.ErrBusy, fmt.Errorf("transfer: ended %d expired holds of account %s, and there are more", dueMax*dueRounds, o.from))
 	}
 	for _, tr := range due.holds {
 		if _, err := s.expire(ctx, tr); err != nil {

@@ -80,7 +80,7 @@ func toPublic(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, errKeyTaken), errors.Is(err, errAttempts),
 		hasLabel(err, "TransientTransactionError"), isUnavailable(err):
-		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; %v, because a time-out in err is not the caller's
+		return locking.Like(locking.ErrBusy, errors.New(err.Error())) // aborted, or never begun. Its text alone: a time-out in err is not the caller's
 	default:
 		return err
 	}

@@ -3,7 +3,6 @@ package wallet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // errQueueFull matches locking.ErrBusy.
-var errQueueFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet", locking.ErrBusy)
+var errQueueFull = locking.Like(locking.ErrBusy, errors.New("wallet: too many requests wait for this wallet"))
 
 // queues has the queues of this process, one for each wallet that a request works on.
 // Correctness does not depend on it. It spares MongoDB the requests that would lose: MongoDB

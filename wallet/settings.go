@@ -52,7 +52,7 @@ const (
 
 // errRequestTimeout ends a request after RequestTimeout. If a commit is unknown by then,
 // request returns ErrOutcomeUnknown instead.
-var errRequestTimeout = fmt.Errorf("%w: wallet: not done after %v", locking.ErrBusy, RequestTimeout)
+var errRequestTimeout = locking.Like(locking.ErrBusy, fmt.Errorf("wallet: not done after %v", RequestTimeout))
 
 // The read and write concerns. None of them is left to defaults: a server before 5.0, or a
 // replica set with an arbiter, acknowledges a commit that only the primary has (writeConcern
