@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
 
 	"shop/wallet"
 )
@@ -26,10 +27,10 @@ var (
 
 // seed fills the tables and the collections. Everything is older than a key is kept, and every invariant holds.
 func (s *stores) seed(ctx context.Context, rows int) error {
-	if err := s.seedPostgres(ctx, rows); err != nil {
-		return err
-	}
-	return seedWallets(ctx, s.db, rows)
+	stores, ctx := errgroup.WithContext(ctx)
+	stores.Go(func() error { return s.seedPostgres(ctx, rows) })
+	stores.Go(func() error { return seedWallets(ctx, s.db, rows) })
+	return stores.Wait()
 }
 
 func (s *stores) seedPostgres(ctx context.Context, rows int) error {
