@@ -199,6 +199,32 @@ func TestCompose_HaStartsNothingOfTheOtherShop(t *testing.T) {
 	}
 }
 
+// The standby depends on the primary, which a fail-over removes: `start` refuses then ("missing dependency").
+func TestCompose_TheStandbyStartsWithoutThePrimary(t *testing.T) {
+	if _, waits := everything(t).Services["ha-postgres2"].DependsOn["ha-postgres1"]; !waits {
+		t.Fatal("ha-postgres2 does not wait for ha-postgres1: docs/docker.md need not say --no-deps")
+	}
+	page := read(t, "../docs/docker.md")
+	remove := strings.Index(page, "docker compose rm --stop --force ha-postgres1")
+	start := strings.Index(page, "docker compose up --detach --no-deps ha-postgres2 ")
+	promote := strings.Index(page, "docker compose exec ha-postgres2 pg_ctl promote")
+	if remove < 0 || start < remove || promote < start {
+		t.Errorf("docs/docker.md removes the primary at %d, starts the standby at %d, promotes it at %d", remove, start, promote)
+	}
+}
+
+// `run -v FOLDER:/report` replaces a volume, but not an entry of tmpfs: moby v2 refuses both at one folder ("Duplicate mount point").
+func TestCompose_AFolderReplacesTheReportInMemory(t *testing.T) {
+	prove := withProfile(t, "prove", "prove")
+	i := slices.IndexFunc(prove.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == "/report" })
+	if len(prove.Tmpfs) > 0 || i < 0 {
+		t.Fatalf("tmpfs %v, volumes %v: want /report among the volumes", prove.Tmpfs, prove.Volumes)
+	}
+	if v := prove.Volumes[i]; v.Type != types.VolumeTypeTmpfs || v.Tmpfs == nil || v.Tmpfs.Mode != 0o1777 {
+		t.Errorf("/report is %+v, want memory that each user may write to", v)
+	}
+}
+
 // The tests of locking/mysqllock and locking/zklock connect from the host.
 func TestCompose_ServersOfTheTestsStoreNothing(t *testing.T) {
 	for name, image := range map[string]string{"mysql": `^mysql:8\.4\.\d+$`, "zookeeper": `^zookeeper:3\.9\.\d+$`} {

@@ -229,6 +229,24 @@ func TestCompose_SeedTakesFlags(t *testing.T) {
 	}
 }
 
+// A shell takes the output of `$(docker compose run …)`. With its dependencies, `run` builds the program first, and Compose
+// 5.5.1 refuses to build in a terminal whose output goes elsewhere: "failed to get console".
+func TestCompose_CommandsWhoseOutputIsTakenBuildNothing(t *testing.T) {
+	var seen int
+	for _, file := range []string{
+		"compose.yaml", "ha.yaml", "obs.yaml", "haproxy/index.html", "../docs/docker.md", "../docs/ci.md", "../.github/workflows/ci.yaml",
+	} {
+		for _, command := range regexp.MustCompile(`\$\(docker compose run [^)]*\)`).FindAllString(read(t, file), -1) {
+			if seen++; !strings.Contains(command, " --no-deps ") {
+				t.Errorf("%s: %s starts and builds what the service depends on", file, command)
+			}
+		}
+	}
+	if seen < 8 {
+		t.Errorf("%d commands: this tests nothing", seen)
+	}
+}
+
 // Periodic compaction keeps one to two retention periods of history, and each transfer
 // of that time takes a kilobyte of memory.
 func TestCompose_EtcdCompactsItsHistoryBeforeItsMemoryIsFull(t *testing.T) {
