@@ -12,7 +12,6 @@ import (
 )
 
 func TestAudit_PrintsEachInvariantAndFailsWithTheIDsOfWhatBreaksOne(t *testing.T) {
-	t.Parallel()
 	databaseURL, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", databaseURL)
 	if err != nil || !strings.Contains(out, "stock-balance (S1)") || !strings.Contains(out, "I-ONCE") {
@@ -26,7 +25,6 @@ func TestAudit_PrintsEachInvariantAndFailsWithTheIDsOfWhatBreaksOne(t *testing.T
 }
 
 func TestAudit_CountsMoneyThatIsMissing(t *testing.T) {
-	t.Parallel()
 	databaseURL, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", databaseURL)
 	if err != nil || !strings.Contains(out, "transfer   money-conserved (T1) ") || !strings.Contains(out, "transfer   account-balance (T3) ") {
@@ -66,7 +64,6 @@ func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 
 // Without a MongoDB the audit reports that wallets were not checked. If MongoDB is down, it fails.
 func TestAudit_ReportsThatWalletsWereNotChecked(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")
 	if err != nil || !strings.Contains(out, "wallet     not checked") {
@@ -78,7 +75,6 @@ func TestAudit_ReportsThatWalletsWereNotChecked(t *testing.T) {
 }
 
 func TestAudit_FailsOnADatabaseWithoutTables(t *testing.T) {
-	t.Parallel()
 	if out, err := shop(t, "audit", "--postgres-url", pgtest.Schema(t)); exitCode(err) != 2 {
 		t.Errorf("exit status %d, %v\n%s", exitCode(err), err, out)
 	}
@@ -92,7 +88,6 @@ var slowProducts = []string{
 
 // Each check reads whole tables. The limit of a statement is that of a request, and ends before a large table is read.
 func TestAudit_OutlastsTheLimitOfAStatement(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	for _, statement := range slowProducts {
 		execute(t, url, statement)
@@ -114,7 +109,6 @@ func TestAudit_OutlastsTheLimitOfAStatement(t *testing.T) {
 
 // All checks of PostgreSQL read one moment, and write nothing.
 func TestAudit_ReadsOneSnapshot(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	for _, statement := range []string{
 		`ALTER TABLE products RENAME TO all_products`,

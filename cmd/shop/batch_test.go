@@ -41,7 +41,6 @@ func wantSwept(t *testing.T, url string) {
 }
 
 func TestBatch_SweepsExpiredHoldsAndPurgesOldKeysOnce(t *testing.T) {
-	t.Parallel()
 	url, _ := expired(t)
 	out, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name())
 	if err != nil || !strings.Contains(out, `"holds_expired":1`) {
@@ -80,7 +79,6 @@ func TestBatch_PurgesOldRefusalsOfWallets(t *testing.T) {
 
 // Without MongoDB the batch does everything else, and fails.
 func TestBatch_WithoutMongoDBItDoesTheRestAndFails(t *testing.T) {
-	t.Parallel()
 	url, _ := expired(t)
 	if _, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 1 {
 		t.Errorf("exit status %d, %v", exitCode(err), err)
@@ -89,7 +87,6 @@ func TestBatch_WithoutMongoDBItDoesTheRestAndFails(t *testing.T) {
 }
 
 func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
-	t.Parallel()
 	url, _ := expired(t)
 	flags := []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--transfer-strategy=etcd-unfenced"}
 	if _, err := shop(t, flags...); exitCode(err) != 2 || !strings.Contains(err.Error(), "--lab") {
@@ -104,7 +101,6 @@ func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
 // Without etcd a single run fails, but still deletes old keys; with --every the batch
 // repeats until the holds are released.
 func TestBatch_FailsWithoutEtcdAndWithEveryTriesAgain(t *testing.T) {
-	t.Parallel()
 	url, _ := expired(t)
 	etcd := stacktest.Private(t, "etcd")[0]
 	do(t, etcd.Kill)

@@ -101,7 +101,6 @@ func (b *bounded) opened(from string) int {
 }
 
 func TestConnections_IdleOnesOfAnAddressMakeRoomForItsNext(t *testing.T) {
-	t.Parallel()
 	b := serveBounded(t, connLimits{all: 8, each: 4})
 	other := b.quick("127.0.0.2")
 	for range 20 {
@@ -120,7 +119,6 @@ func TestConnections_IdleOnesOfAnAddressMakeRoomForItsNext(t *testing.T) {
 }
 
 func TestConnections_IdleOnesOfAllMakeRoomForTheNext(t *testing.T) {
-	t.Parallel()
 	b := serveBounded(t, connLimits{all: 6, each: 4})
 	for _, from := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
 		for range 4 {
@@ -137,7 +135,6 @@ func TestConnections_IdleOnesOfAllMakeRoomForTheNext(t *testing.T) {
 
 // A request at work is never cut. The connection that is too many is closed at once.
 func TestConnections_AtWorkStayAndTheNewOneIsClosed(t *testing.T) {
-	t.Parallel()
 	b := serveBounded(t, connLimits{all: 4, each: 2})
 	first, second := b.connect("127.0.0.1", "/slow"), b.connect("127.0.0.1", "/slow")
 	locktest.Eventually(t, "both are at work", func() bool { return b.opened("127.0.0.1") == 2 })
@@ -155,7 +152,6 @@ func TestConnections_AtWorkStayAndTheNewOneIsClosed(t *testing.T) {
 
 // An IPv6 /64 is one machine's.
 func TestConnections_ARemoteAddressIsAnIPv4AddressOrAnIPv6Network(t *testing.T) {
-	t.Parallel()
 	for address, want := range map[string]string{
 		"192.0.2.7:1": "192.0.2.7/32", "[::ffff:192.0.2.7]:1": "192.0.2.7/32", "[2001:db8::1:2:3:4]:1": "2001:db8::/64",
 	} {
@@ -179,7 +175,6 @@ func (a addressed) RemoteAddr() net.Addr { return a.at }
 // 256 files are fewer than the connections of one client that has no key.
 func TestServe_IdleConnectionsLockNoOneOut(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	url, keys := newDatabase(t)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 256; exec "$0" "$@"`, os.Args[0],
 		"serve", "--listen=127.0.0.1:0", "--metrics-listen=", "--strategy=row", "--mongo-url=", "--lock-prefix", t.Name(), "--postgres-url", url)
@@ -222,7 +217,6 @@ func TestServe_IdleConnectionsLockNoOneOut(t *testing.T) {
 }
 
 func TestServe_TooFewFilesAreRefusedAtTheStart(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	_, err := shop(t, "serve", "--listen=127.0.0.1:0", "--metrics-listen=", "--strategy=row", "--mongo-url=", "--lock-prefix", t.Name(), "--postgres-url", url, "--max-conns=1000000000")
 	if exitCode(err) != 2 || !strings.Contains(err.Error(), "--max-conns") || !strings.Contains(err.Error(), "ulimit -n") {
@@ -231,7 +225,6 @@ func TestServe_TooFewFilesAreRefusedAtTheStart(t *testing.T) {
 }
 
 func TestServe_AConnectionMayBeIdleForLongerThanAtCommonProxies(t *testing.T) {
-	t.Parallel()
 	out, err := shop(t, "serve", "--help")
 	if err != nil || !strings.Contains(out, "--idle-timeout=75s") { // those close after 60 s
 		t.Errorf("%v\n%s", err, out)

@@ -8,7 +8,6 @@ import (
 
 // The deployed program contains no load generator, no local stack, no browser, and nothing to change or watch it from outside.
 func TestDependencies_TheServerContainsNothingOfItsProof(t *testing.T) {
-	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil || !strings.Contains(string(out), "shop/inventory\n") {
 		t.Fatalf("go list: %v\n%s", err, out)

@@ -11,7 +11,6 @@ import (
 // etcd is wiped, but PostgreSQL still has its fences: transfers are refused, even after
 // a restart, until an operator begins a new epoch.
 func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
-	t.Parallel()
 	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
 	flags := []string{"--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}
@@ -60,7 +59,6 @@ func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
 }
 
 func TestEpoch_WithoutEtcdItChangesNothing(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	execute(t, url, `UPDATE accounts SET fence = 7, fence_epoch = 'old'`)
 	out, err := shop(t, "fence-epoch", "--postgres-url", url, "--etcd-endpoints=127.0.0.1:1")

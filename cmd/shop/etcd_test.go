@@ -126,7 +126,6 @@ func startSecureEtcd(t *testing.T, a *authority, prefix string) *locktest.Server
 // Money moves under locks in an etcd that admits only the users it knows, and the shop's user needs no keys but those
 // of its prefix. Any other client is refused, and moves no money.
 func TestEtcd_WithUsersAndCertificates(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	a := newAuthority(t)
 	etcd := startSecureEtcd(t, a, t.Name())
@@ -168,7 +167,6 @@ func TestEtcd_WithUsersAndCertificates(t *testing.T) {
 }
 
 func TestEtcd_FilesThatCannotBeUsedAreRefused(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	a := newAuthority(t)
 	a.sign("shop")

@@ -48,7 +48,6 @@ func pauses(t *testing.T, text string, seed uint64, n int) (took []time.Duration
 }
 
 func TestFailpoint_ExpIsExponentialAndComesFromItsSeed(t *testing.T) {
-	t.Parallel()
 	const mean = 2 * time.Millisecond
 	const n = 2000
 	took := pauses(t, "after-guard=exp:2ms", 1, n)
@@ -75,7 +74,6 @@ func TestFailpoint_ExpIsExponentialAndComesFromItsSeed(t *testing.T) {
 }
 
 func TestFailpoint_SleepIsConstantAndEndsWithItsContext(t *testing.T) {
-	t.Parallel()
 	if took := pauses(t, "before-commit=sleep:3s", 1, 1); took[0] != 3*time.Second {
 		t.Errorf("slept %v", took[0])
 	}
@@ -91,7 +89,6 @@ func TestFailpoint_SleepIsConstantAndEndsWithItsContext(t *testing.T) {
 }
 
 func TestFailpoint_NoneIsNil(t *testing.T) {
-	t.Parallel()
 	if hook[inventory.Step]("inventory", nil, nil) != nil || hook[transfer.Step]("transfer", nil, nil) != nil || hook[wallet.Step]("wallet", nil, nil) != nil {
 		t.Error("production pays for failpoints")
 	}
@@ -100,7 +97,6 @@ func TestFailpoint_NoneIsNil(t *testing.T) {
 // A step without a flow applies to every flow that has it; a flow without the step
 // gets no hook.
 func TestFailpoint_AppliesToEveryFlowWithItsStepUnlessItNamesOne(t *testing.T) {
-	t.Parallel()
 	for text, want := range map[string][3]bool{ // inventory, transfer, wallet
 		"after-guard=sleep:1s":             {true, true, true},
 		"after-begin=sleep:1s":             {true, true, true},
@@ -133,7 +129,6 @@ func TestFailpoint_AppliesToEveryFlowWithItsStepUnlessItNamesOne(t *testing.T) {
 
 // A child process dies at the given step, and leaves nothing half done.
 func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	ids := accounts(t, url)
 	for step, want := range map[string]int64{
@@ -182,7 +177,6 @@ func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
 // The request with the key stops at its step, with nothing committed, until the process is
 // continued. No other request stops.
 func TestFailpoint_StopHoldsTheRequestWithTheKeyAtItsStep(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	for step, want := range map[string]int64{"before-commit": 0, "after-commit": 1} {
 		key := "held-" + step
@@ -215,7 +209,6 @@ func TestFailpoint_StopHoldsTheRequestWithTheKeyAtItsStep(t *testing.T) {
 
 // A batch of one passes both failpoints. One of several ends the process, or stops it once after each SIGUSR1.
 func TestFailpoint_OnlyABatchOfSeveralDiesOrStops(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	for action, dies := range map[string]bool{"kill-batch": true, "stop-batch": false} {
 		cmd, ended, r := startProcess(t, url, keys["alice"], "inventory/after-guard="+action, "--strategy=combined")

@@ -50,7 +50,6 @@ func created(t *testing.T, status int, body string) string {
 // The role of --grant-to serves, runs the batch and audits. It cannot change what is append-only, alter a table, or make
 // itself an administrator.
 func TestGrants_AreEnoughToServeAndTooFewToRewriteTheLedger(t *testing.T) {
-	t.Parallel()
 	databaseURL, keys := newDatabase(t)
 	role, roleURL := newRole(t, databaseURL)
 	if out, err := shop(t, "serve", "--listen=127.0.0.1:0", "--postgres-url", roleURL); exitCode(err) != 2 || !strings.Contains(err.Error(), "--grant-to") {
@@ -105,7 +104,6 @@ func TestGrants_AreEnoughToServeAndTooFewToRewriteTheLedger(t *testing.T) {
 }
 
 func TestGrants_ARoleThatCannotServeIsRefused(t *testing.T) {
-	t.Parallel()
 	databaseURL, _ := newDatabase(t)
 	u, err := url.Parse(databaseURL)
 	if err != nil {

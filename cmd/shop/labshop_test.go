@@ -51,7 +51,6 @@ func (r *replica) firstState() (state struct {
 
 // The page uses what seed has made, through this replica, as the API does.
 func TestLabShop_UsesThisReplicaAndTheDemo(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	ids := accounts(t, url)
 	// Nothing listens at port 1: etcd is down, and there is no MongoDB.
@@ -80,7 +79,6 @@ func TestLabShop_UsesThisReplicaAndTheDemo(t *testing.T) {
 }
 
 func TestOutages_NameEachStore(t *testing.T) {
-	t.Parallel()
 	for want, got := range map[string][]string{
 		"PostgreSQL": names(outages(api.Degraded{}, errors.New("refused"), false)),
 		"Redis":      names(outages(api.Degraded{Locks: true}, nil, false)),

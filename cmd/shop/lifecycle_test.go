@@ -73,7 +73,6 @@ func (s *serving) getSlow() chan result {
 }
 
 func TestLifecycle_DrainsFirstThenClosesTheListenerThenLetsRequestsEnd(t *testing.T) {
-	t.Parallel()
 	var s *serving
 	drained := make(chan result, 1)
 	s = startServing(t, lifecycle{timeout: time.Minute, drain: func() {
@@ -104,7 +103,6 @@ func TestLifecycle_DrainsFirstThenClosesTheListenerThenLetsRequestsEnd(t *testin
 }
 
 func TestLifecycle_ARequestThatDoesNotEndIsCancelledAndReported(t *testing.T) {
-	t.Parallel()
 	s := startServing(t, lifecycle{timeout: 20 * time.Millisecond, drain: func() {}})
 	slow := s.getSlow()
 	s.stop()
@@ -117,7 +115,6 @@ func TestLifecycle_ARequestThatDoesNotEndIsCancelledAndReported(t *testing.T) {
 }
 
 func TestLifecycle_ALostListenerEndsTheServer(t *testing.T) {
-	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +127,6 @@ func TestLifecycle_ALostListenerEndsTheServer(t *testing.T) {
 }
 
 func TestServe_TooLongHeadersAreRefused(t *testing.T) {
-	t.Parallel()
 	s := startServing(t, lifecycle{drain: func() {}, timeout: time.Minute})
 	defer func() {
 		s.stop()

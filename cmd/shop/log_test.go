@@ -8,7 +8,6 @@ import (
 )
 
 func TestLog_DurationsOfTheJSONHaveTheirUnitInTheName(t *testing.T) {
-	t.Parallel()
 	out := &lines{}
 	logFlags{LogFormat: "json"}.logger(out).Info("x", "delay", 1500*time.Microsecond, "status", 200)
 	var got map[string]any

@@ -135,7 +135,6 @@ func (p *piped) flood(requests int) {
 
 func TestServe_AReaderOfTheLogThatStandsStillStopsNoRequest(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	p := startPipedServer(t, "--log-level=debug")
 	p.flood(320)
 	if status, body := p.buy("k"); status != 201 {
@@ -159,7 +158,6 @@ func TestServe_AReaderOfTheLogThatStandsStillStopsNoRequest(t *testing.T) {
 
 func TestServe_EndsWhileTheReaderOfTheLogStandsStill(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	p := startPipedServer(t)
 	p.flood(320)
 	p.wantEnd(syscall.SIGTERM, 5*time.Second)
@@ -167,7 +165,6 @@ func TestServe_EndsWhileTheReaderOfTheLogStandsStill(t *testing.T) {
 
 func TestServe_AReaderOfTheLogThatGoesAwayStopsNoRequest(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	p := startPipedServer(t)
 	must(t, p.reader.Close)
 	for i := range 3 {
@@ -184,7 +181,6 @@ func TestServe_AReaderOfTheLogThatGoesAwayStopsNoRequest(t *testing.T) {
 
 func TestBatch_GoesOnAndEndsWithoutAReaderOfItsLog(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	for _, closed := range []bool{false, true} {
 		url, _ := newDatabase(t)
 		p := startPiped(t, "", nil, "batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=", "--every=5ms", "--log-level=debug")
@@ -203,7 +199,6 @@ func TestBatch_GoesOnAndEndsWithoutAReaderOfItsLog(t *testing.T) {
 // A terminal that closes sends SIGHUP twice: the shell does, and then the kernel.
 func TestServe_HangUpEndsItAsTermDoes(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	url, keys := newDatabase(t)
 	cmd, ended, r := startProcess(t, url, keys["alice"], "inventory/before-acquire=sleep:2s", "--drain-delay=100ms", "--request-timeout=1m", "--shutdown-timeout=1m", "--metrics-listen=127.0.0.1:0")
 	answered := make(chan int, 1)
@@ -229,7 +224,6 @@ func TestServe_HangUpEndsItAsTermDoes(t *testing.T) {
 // nohup starts a program with SIGHUP ignored.
 func TestServe_HangUpThatNohupIgnoresStaysIgnored(t *testing.T) {
 	locktest.Slow(t, processes)
-	t.Parallel()
 	url, _ := newDatabase(t)
 	address := freeAddress(t)
 	p := startPiped(t, "", []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`},
@@ -247,7 +241,6 @@ func TestServe_HangUpThatNohupIgnoresStaysIgnored(t *testing.T) {
 
 // What a start that fails has to say is written before the program ends.
 func TestMain_AnErrorOfTheStartIsWritten(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "serve", "--postgres-url=postgres://[")

@@ -26,7 +26,6 @@ func (r *refusing) Write(p []byte) (int, error) {
 }
 
 func TestLogWriter_DropsAndCountsWhatDoesNotFitWhileItsReaderStandsStill(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reader, pipe := io.Pipe() // a Write waits for a Read
 		w := newLogWriter(pipe)
@@ -55,7 +54,6 @@ func TestLogWriter_DropsAndCountsWhatDoesNotFitWhileItsReaderStandsStill(t *test
 
 // A standard error that refuses all lines gets no line about each.
 func TestLogWriter_CountsRefusedLinesAndTellsThemOnce(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		to := &refusing{}
 		w := newLogWriter(to)
@@ -75,7 +73,6 @@ func TestLogWriter_CountsRefusedLinesAndTellsThemOnce(t *testing.T) {
 }
 
 func TestLogWriter_CloseWritesTheRestAndDoesNotWaitForever(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
 		w := newLogWriter(&out)

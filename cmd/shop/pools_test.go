@@ -63,7 +63,6 @@ func (d *brokenDialer) DialContext(ctx context.Context, network, address string)
 
 // The driver reports a refused connection as closed, although it never reported it as ready.
 func TestWatchMongo_ARefusedConnectionWasNeverOpen(t *testing.T) {
-	t.Parallel()
 	reg, dialer := prometheus.NewRegistry(), &brokenDialer{}
 	base, err := wallet.ClientOptions(locktest.Env(t, "SHOP_MONGO_URL"))
 	if err != nil {
@@ -119,7 +118,6 @@ func TestWatchMongo_ARefusedConnectionWasNeverOpen(t *testing.T) {
 
 // Of two requests the second waits for the connection of the first.
 func TestWatchPool_CountsConnectionsAndTheTimeOfWaiters(t *testing.T) {
-	t.Parallel()
 	for name, open := range map[string]func(*testing.T, prometheus.Registerer) (take func() (release func(), err error)){
 		"postgres": watchedPostgres, "redis": watchedRedis,
 	} {

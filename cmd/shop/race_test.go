@@ -37,7 +37,6 @@ func dropRaces(t *testing.T, databaseURL string) {
 }
 
 func TestServe_ThePageIsServedInTheLabOnly(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	dropRaces(t, url)
 	plain := startReplica(t, url, keys["alice"])
@@ -73,7 +72,6 @@ func TestServe_ThePageIsServedInTheLabOnly(t *testing.T) {
 }
 
 func TestRace_RepeatsTheVerdictOfThePage(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	dropRaces(t, url)
 	args := []string{"race", "--postgres-url", url, "--lock-prefix", t.Name(), "--seed", "7", "--clients", "24", "--size", "20"}

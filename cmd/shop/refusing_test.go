@@ -34,7 +34,6 @@ func (p transferReplica) asked(order, hold string) map[string]func() (int, strin
 // PostgreSQL refuses writes, logins or a privilege. Nothing was done, so that no request may be told that its outcome is
 // unknown, and no balancer that this replica is ready.
 func TestPostgres_ThatRefusesIsBusyAndNotReadyUntilItStops(t *testing.T) {
-	t.Parallel()
 	databaseURL, keys := newDatabase(t)
 	role, roleURL := newRole(t, databaseURL)
 	if out, err := shop(t, "migrate", "--postgres-url", databaseURL, "--grant-to", role); err != nil {
@@ -84,7 +83,6 @@ func TestPostgres_ThatRefusesIsBusyAndNotReadyUntilItStops(t *testing.T) {
 
 // Each strategy of each lesson meets the refusal at another statement.
 func TestPostgres_ThatIsReadOnlyIsBusyForEachStrategy(t *testing.T) {
-	t.Parallel()
 	databaseURL, keys := newDatabase(t)
 	role, roleURL := newRole(t, databaseURL)
 	if out, err := shop(t, "migrate", "--postgres-url", databaseURL, "--grant-to", role); err != nil {
@@ -109,7 +107,6 @@ func TestPostgres_ThatIsReadOnlyIsBusyForEachStrategy(t *testing.T) {
 
 // PgBouncer before 1.21 does not track prepared statements.
 func TestPostgres_BehindAPoolerIsRefusedWithTheRemedyAndServesWithIt(t *testing.T) {
-	t.Parallel()
 	databaseURL, keys := newDatabase(t)
 	ids := accounts(t, databaseURL)
 	pooled := locktest.StartPooler(t, databaseURL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")

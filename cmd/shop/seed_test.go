@@ -8,7 +8,6 @@ import (
 )
 
 func TestSeed_IsIdempotentAndPrintsAKeyOnce(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	if len(keys) != 3 || keys["alice"] == keys["bob"] || len(keys["admin"]) != len("shop_")+43 {
 		t.Fatalf("keys: %v", keys)
@@ -42,7 +41,6 @@ func TestSeed_IsIdempotentAndPrintsAKeyOnce(t *testing.T) {
 }
 
 func TestSeed_MakesOneAccountForEachCustomerAndPrintsItEachTime(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	first := accounts(t, url)
 	if len(first) != 2 || first["alice"] == "" || first["bob"] == "" || first["alice"] == first["bob"] {
@@ -63,7 +61,6 @@ func TestSeed_MakesOneAccountForEachCustomerAndPrintsItEachTime(t *testing.T) {
 }
 
 func TestClient_AddListRotate(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	key, err := shop(t, "client", "add", "carol", "--postgres-url", url)
 	if err != nil || !strings.HasPrefix(key, "shop_") {

@@ -85,7 +85,6 @@ func (r *replica) send(method, path, key, body string) (int, string) {
 }
 
 func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	locktest.Env(t, "SHOP_REDIS_URL")
 	var replicas []*replica
@@ -117,7 +116,6 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 }
 
 func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["alice"], "--lab", "--strategy=row", "--failpoint=inventory/before-acquire=sleep:4s", "--request-timeout=1m", "--drain-delay=5s")
 	answered := make(chan int, 1)
@@ -141,7 +139,6 @@ func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
 
 // A client that sends its body slowly has no request at work, and does not delay the shutdown.
 func TestServe_TermWaitsForNoSlowBody(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["alice"], "--strategy=row", "--request-timeout=1m", "--shutdown-timeout=1m")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
@@ -168,7 +165,6 @@ func TestServe_TermWaitsForNoSlowBody(t *testing.T) {
 }
 
 func TestServe_WithoutRedisItSellsAndSaysDegraded(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["alice"], "--redis-url=redis://127.0.0.1:1/0")
 	for range 2 { // even before the first purchase
@@ -230,7 +226,6 @@ func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
 
 // Without an answer from Redis each strategy that locks there counts a purchase as degraded, under its own name.
 func TestServe_AHotProductIsBoughtWithCombined(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["alice"], "--strategy", "row", "--hot-products", "coffee", "--redis-url", "redis://127.0.0.1:1")
 	if status, body := r.buy("k"); status != 201 {
@@ -255,7 +250,6 @@ func TestServe_WithoutTheLabTheVariableOfTheKillHasNoEffect(t *testing.T) {
 }
 
 func TestServe_TheReferenceNeedsNoKeyAndNoLab(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	r := startReplica(t, url, "", "--strategy=row")
 	if status, body := r.get(r.url + "/docs"); status != 200 || !strings.Contains(body, "<rapi-doc ") {

@@ -151,7 +151,6 @@ func TestSettings_AreReadWithoutTheWhiteSpaceAroundThem(t *testing.T) {
 
 // A value of two lines cannot be meant.
 func TestSettings_ANewlineInsideAnAddressIsNamed(t *testing.T) {
-	t.Parallel()
 	for _, flag := range []string{"--postgres-url", "--redis-url", "--mongo-url"} {
 		_, err := shop(t, "serve", "--strategy=row", "--etcd-endpoints=127.0.0.1:1", "--postgres-url=postgres://me@127.0.0.1/shop", flag+"=first://hunter2\nsecond")
 		if exitCode(err) != 2 || !strings.Contains(err.Error(), flag+": the address has a newline") || strings.Contains(err.Error(), "hunter2") {
@@ -161,7 +160,6 @@ func TestSettings_ANewlineInsideAnAddressIsNamed(t *testing.T) {
 }
 
 func TestSettings_HotKeysThatDoNotExistAreRefused(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	none, mine := "019a0000-0000-7000-8000-000000000001", accounts(t, url)
 	for _, c := range []struct{ flag, value, unknown string }{
@@ -197,7 +195,6 @@ func TestSettings_HotWalletsAreLookedUpOnceMongoDBReplies(t *testing.T) {
 
 // DNS that has no answer is no mistake in the URL.
 func TestSettings_MongoDBByDNSSaysThatDNSHasNoAnswer(t *testing.T) {
-	t.Parallel()
 	lookUp := dns.DefaultResolver.LookupSRV
 	dns.DefaultResolver.LookupSRV = func(_, _, name string) (string, []*net.SRV, error) {
 		return "", nil, &net.DNSError{Err: "server misbehaving", Name: name}
@@ -211,7 +208,6 @@ func TestSettings_MongoDBByDNSSaysThatDNSHasNoAnswer(t *testing.T) {
 
 // Any part of a malformed address may be the password, so the error repeats no part.
 func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	serve := "serve --listen=127.0.0.1:0 --metrics-listen= --postgres-url=" + url
 	for _, args := range []string{
@@ -239,7 +235,6 @@ func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
 
 // The URL without its password, and a file with it, connect as the URL does.
 func TestSettings_ThePasswordMayBeInAFile(t *testing.T) {
-	t.Parallel()
 	withPassword, err := url.Parse(pgtest.Schema(t))
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +259,6 @@ func TestSettings_ThePasswordMayBeInAFile(t *testing.T) {
 }
 
 func TestSettings_HelpListsEveryVariable(t *testing.T) {
-	t.Parallel()
 	out, err := shop(t, "serve", "--help")
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +275,6 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 }
 
 func TestServe_APortThatIsTakenIsAnErrorAtOnce(t *testing.T) {
-	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +293,6 @@ func TestServe_APortThatIsTakenIsAnErrorAtOnce(t *testing.T) {
 }
 
 func TestServe_AnUnreachableOrUnmigratedDatabaseIsAnErrorAtOnce(t *testing.T) {
-	t.Parallel()
 	free := []string{"serve", "--strategy=row", "--listen=127.0.0.1:0", "--metrics-listen="}
 	_, err := shop(t, append(free, "--postgres-url", "postgres://shop:hunter2@127.0.0.1:1/shop")...)
 	if exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") || strings.Contains(err.Error(), "hunter2") {
@@ -313,7 +305,6 @@ func TestServe_AnUnreachableOrUnmigratedDatabaseIsAnErrorAtOnce(t *testing.T) {
 }
 
 func TestExitCode_IsTheErrorsOwn(t *testing.T) {
-	t.Parallel()
 	for want, err := range map[int]error{0: nil, 1: errors.New("x"), 2: &usageError{errors.New("x")}} {
 		if got := exitCode(err); got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)

@@ -14,7 +14,6 @@ import (
 
 // A mongod that is no replica set has no transactions: each credit would fail, and nothing else would say why.
 func TestMongo_WithoutAReplicaSetIsRefusedWithTheRemedy(t *testing.T) {
-	t.Parallel()
 	databaseURL, _ := newDatabase(t)
 	alone := locktest.Mongod(func(ctx context.Context, s *locktest.Server) error {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))

@@ -28,7 +28,6 @@ import (
 // With sslmode=verify-full the shop sends nothing to a PostgreSQL whose certificate it does not know, or whose
 // certificate is for another host.
 func TestTLS_PostgreSQLMustHaveTheRightCertificate(t *testing.T) {
-	t.Parallel()
 	ready := func(ctx context.Context, url string) error {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
@@ -85,7 +84,6 @@ func TestTLS_PostgreSQLMustHaveTheRightCertificate(t *testing.T) {
 
 // The clients of the other servers refuse an unknown certificate in the handshake.
 func TestTLS_AnUnknownCertificateIsRefused(t *testing.T) {
-	t.Parallel()
 	certificate, key := selfSigned(t)
 	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
 	if err != nil {

@@ -224,7 +224,6 @@ func (r *replica) getWithTrace(parent string) {
 
 // This is why traces cost nothing without an endpoint: nothing of OpenTelemetry is in the path of a request.
 func TestTrace_WithoutAnEndpointNothingIsInstalled(t *testing.T) {
-	t.Parallel()
 	for _, endpoint := range []string{"", "http://127.0.0.1:1"} {
 		on := endpoint != ""
 		log := slog.New(slog.DiscardHandler)
@@ -259,7 +258,6 @@ func TestTrace_WithoutAnEndpointNothingIsInstalled(t *testing.T) {
 }
 
 func TestTrace_ALineOfTheLogWithoutARequestHasNoIDs(t *testing.T) {
-	t.Parallel()
 	out := &lines{}
 	log := slog.New(traceHandler{logFlags{LogFormat: "json"}.logger(out).Handler()}).With("a", 1).WithGroup("g")
 	log.Info("x", "b", 2)

@@ -69,7 +69,6 @@ func (p transferReplica) wantBreaker(open int) {
 // The TTL is longer than the outages: the lease of the replica does not expire during one, so only the breaker
 // keeps transfers from waiting for etcd.
 func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T) {
-	t.Parallel()
 	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
 	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=1m")
@@ -104,7 +103,6 @@ func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T
 }
 
 func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
-	t.Parallel()
 	etcd := stacktest.Private(t, "etcd")[0]
 	do(t, etcd.Kill)
 	url, keys := newDatabase(t)
@@ -142,7 +140,6 @@ func untilDone(request func() (int, string)) (body string) {
 
 // One key, sent to three replicas at once, makes one transfer and gets one answer.
 func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	var replicas []transferReplica
 	for range 3 {
@@ -169,7 +166,6 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 
 // Without etcd the lab offers the strategies that need none.
 func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
-	t.Parallel()
 	url, keys := newDatabase(t)
 	for endpoints, want := range map[string]int{locktest.Env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
 		p := startTransferReplica(t, url, keys["alice"], "--lab", "--transfer-strategy=row", "--etcd-endpoints="+endpoints)
@@ -188,7 +184,6 @@ func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
 
 // etcd silently raises a TTL that is too small.
 func TestServe_ATTLThatEtcdCannotKeepIsRefusedAtTheStart(t *testing.T) {
-	t.Parallel()
 	url, _ := newDatabase(t)
 	_, err := shop(t, "serve", "--strategy=row", "--listen=127.0.0.1:0", "--metrics-listen=", "--postgres-url", url, "--transfer-lock-ttl=1s")
 	if exitCode(err) != 2 || !strings.Contains(err.Error(), "TTL") {
