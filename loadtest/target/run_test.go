@@ -216,8 +216,9 @@ func TestRun_AFewRequestsThatHardlyMeetShowNothing(t *testing.T) {
 }
 
 func TestRun_TheErrorOfACertificateIsShown(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	report, err := parsed(t, fmt.Sprintf(sellerFile, server.URL)).Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
 	if err != nil {

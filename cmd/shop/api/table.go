@@ -143,8 +143,8 @@ var table = []struct {
 	{code(http.StatusRequestEntityTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
 	{code(http.StatusUnsupportedMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
-	// The request ended before its work, and no COMMIT was sent.
-	{endedUndone, kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
+	// The time limit of the request passed, and no COMMIT was sent.
+	{timedOutUndone, kind{typ: TypeBusy, title: "Busy", status: 503, wait: 1, detail: nothingDone}},
 
 	// The request ended before its work: unknown, because a COMMIT may be on its way.
 	// Last, because an error of a busy or lost lock often matches these too.
@@ -156,8 +156,8 @@ func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-func endedUndone(err error) bool {
-	return errors.Is(err, idempotency.ErrNotDone) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+func timedOutUndone(err error) bool {
+	return errors.Is(err, idempotency.ErrNotDone) && errors.Is(err, context.DeadlineExceeded)
 }
 
 // code matches an error of Echo by status, even if it is wrapped.

@@ -74,7 +74,6 @@ var wantProblems = []struct {
 	{echo.ErrStatusRequestEntityTooLarge, TypeTooLarge, 413, false},
 	{echo.ErrUnsupportedMediaType, TypeUnsupportedMediaType, 415, false},
 	{locking.Like(idempotency.ErrNotDone, context.DeadlineExceeded), TypeBusy, 503, true},
-	{locking.Like(idempotency.ErrNotDone, context.Canceled), TypeBusy, 503, true},
 	{context.DeadlineExceeded, TypeTimeout, 504, false},
 	{context.Canceled, TypeOutcomeUnknown, 503, true},
 	{errors.New("anything else"), TypeInternal, 500, false},
