@@ -37,8 +37,8 @@
 // are final when all its transactions have ended. A transaction has the time of its beginning. A day is due
 // when it has been over for Settle, which is longer than any transaction of the shop lasts, and when none that has written is
 // left from before its end: a COMMIT that waits for a synchronous standby may wait for hours. Those of another role of the
-// server are seen only by a member of pg_read_all_stats. A cancellation counts on the day of the cancellation, so units and revenue may be
-// negative.
+// server are seen only by a member of pg_read_all_stats. A cancellation counts on the day of the cancellation, so units
+// and revenue may be negative.
 //
 // # What goes wrong, and what happens then
 //
@@ -48,6 +48,7 @@
 //	COMMIT has no answer                      an error; the next run reads whether the piece is done
 //	PostgreSQL is silent                      an error after pgtx.Limit; the next run continues
 //	PostgreSQL refuses a day                  an error; the later days are added up all the same
+//	a transaction of a day does not end       the day waits for it, and each day that it lasts
 //	the lock table is lost                    two servers take turns in the pieces; each piece is added once
 //	no server ran for some days               the next run does all days that are due, the oldest first
 //	a server's clock is wrong                 nothing: the database decides which days are due

@@ -8,5 +8,6 @@ FROM generate_series(
 WHERE NOT EXISTS (SELECT FROM roll_ups WHERE roll_ups.day = days.day::date AND done_at IS NOT NULL)
   AND NOT EXISTS (
     SELECT FROM pg_stat_activity
-    WHERE backend_xid IS NOT NULL AND xact_start < (day + interval '1 day') AT TIME ZONE 'UTC')
+    WHERE datname = current_database() AND backend_xid IS NOT NULL
+      AND xact_start < (day + interval '1 day') AT TIME ZONE 'UTC')
 ORDER BY day
