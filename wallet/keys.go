@@ -96,11 +96,17 @@ func Purge(ctx context.Context, db *mongo.Database, olderThan time.Duration) (pu
 	}
 }
 
-// purgeMax is how many refusals a statement deletes: millions would take longer than ClientTimeout.
-const purgeMax = 200
+// purgeMax is how many refusals a statement deletes, and purgeLimit bounds a page of them. No client waits for it: while other
+// work keeps the server busy, it may take longer than ClientTimeout.
+const (
+	purgeMax   = 200
+	purgeLimit = time.Minute
+)
 
 // purgePage deletes the oldest refusals. There are more unless it found less than a page.
 func purgePage(ctx context.Context, operations *mongo.Collection, olderThan time.Duration) (purged int64, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, purgeLimit)
+	defer cancel()
 	old := bson.D{
 		{Key: "refused", Value: bson.D{{Key: "$exists", Value: true}}},
 		{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{ // by the server's clock, which wrote createdAt

@@ -2,6 +2,7 @@ package wallet_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking/idempotency"
 	"shop/locking/invariant"
@@ -307,6 +309,31 @@ func TestPurge_DeletesInPages(t *testing.T) {
 		t.Errorf("%d refusals were deleted by %d commands, want several", refusals, n)
 	}
 	c.mustHold()
+}
+
+// Not parallel: a server has one failCommand.
+//
+// A server that is busy with other work takes longer for a page than a request may take.
+func TestPurge_MayTakeLongerThanARequest(t *testing.T) {
+	locktest.Slow(t, "real time-outs")
+	c := open(t, wallet.Config{})
+	const refusals = 10
+	c.refuse(refusals)
+	name := "purge-" + uuid.NewString()
+	o, err := wallet.ClientOptions(c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := mongo.Connect(o.SetAppName(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	slow := bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: (wallet.ClientTimeout + wallet.ClientTimeout/4).Milliseconds()}}
+	c.failCommand(name, times(1), "delete", slow...)
+	if n, err := wallet.Purge(t.Context(), client.Database(c.db.Name()), wallet.KeysKept); n != refusals || err != nil {
+		t.Errorf("purged %d, %v, want %d", n, err, refusals)
+	}
 }
 
 // A check that looks at each operation is run in pieces: a snapshot of millions of them would be too old at the end.
