@@ -191,7 +191,8 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	// PostgreSQL, one after the other. At the full rate the queues of the hot accounts could last longer than the clients'
 	// patience, as on a slow machine after an outage. Where a server dies, the load is long enough for a calm after each
 	// death. A commit of three members takes longer than one of a member alone, so their faults have an eighth of the rate.
-	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: slower, Needs: []loadtest.Need{
+	// A late write has a quarter: a burst for one account, of which one transfer waits for the late one, lasts seconds.
+	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: 2 * slower, Needs: []loadtest.Need{
 		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
 		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
 		{Evidence: "late_refused", Expect: loadtest.Safe, Why: "no late write was refused"},
