@@ -129,7 +129,9 @@ func purgePage(ctx context.Context, operations *mongo.Collection, olderThan time
 		ids = append(ids, p.ID)
 	}
 	// Since then another process may have deleted one, and a request have used its key again.
-	result, err := operations.DeleteMany(ctx, append(old, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}))
+	// Without the hint MongoDB takes the index of the page, where these are the first, and goes on through all that is old.
+	result, err := operations.DeleteMany(ctx, append(old, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}),
+		options.DeleteMany().SetHint(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return 0, false, err
 	}

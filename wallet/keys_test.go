@@ -301,12 +301,35 @@ func TestPurge_DeletesInPages(t *testing.T) {
 	c := open(t, wallet.Config{})
 	const refusals = 2500
 	c.refuse(refusals)
+	profile := func(level int) {
+		if err := c.db.RunCommand(c.patient(), bson.D{{Key: "profile", Value: level}, {Key: "slowms", Value: 100}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	profile(2)
 	_, w := c.watched(wallet.Config{})
 	if n, err := wallet.Purge(t.Context(), w.db, wallet.KeysKept); n != refusals || err != nil {
 		t.Errorf("purged %d, %v, want %d", n, err, refusals)
 	}
+	profile(0)
 	if n := w.count("delete"); n < 3 {
 		t.Errorf("%d refusals were deleted by %d commands, want several", refusals, n)
+	}
+	// Each page costs the same, however many follow.
+	cursor, err := c.db.Collection("system.profile").Find(c.patient(), bson.D{{Key: "op", Value: "remove"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var removals []struct {
+		Keys int `bson:"keysExamined"`
+	}
+	if err := cursor.All(c.patient(), &removals); err != nil || len(removals) < 3 {
+		t.Errorf("%d removals in the profile, %v", len(removals), err)
+	}
+	for _, r := range removals {
+		if r.Keys > refusals/4 {
+			t.Errorf("a page read %d keys of an index", r.Keys)
+		}
 	}
 	c.mustHold()
 }
