@@ -104,7 +104,7 @@ again = { failed=$$(awk '$$1 == "FAIL" && NF > 1 { print $$2 }' bin/packages); t
 	! grep -qE 'DATA RACE|^panic: |build failed|setup failed' bin/packages && echo "AGAIN, alone:" $$failed && $(call tested,-p 1 -skip $(NIGHTLY),$$failed) | tee -a bin/packages; }
 
 tests-of-redislock: ready
-	$(call timed,tests of the tests of redislock,$(call tested,-run $(NIGHTLY),./locking/redislock ./locking/redlock))
+	$(call timed,tests of the tests of redislock,$(call tested,-run $(NIGHTLY),./locking/redislock))
 
 tests-of-tests: ready
 	$(call timed,tests of the other tests,$(call tested,-p 3 -run $(NIGHTLY),$$(grep -rlE 'func TestContract_Notices|func TestS.*_Notice' --include='*_test.go' locking | xargs -n 1 dirname | sort -u | grep -v /red | sed 's|^|./|')))

@@ -52,7 +52,14 @@ var (
 	ErrStale          = errors.New("locking: fence is stale: a newer holder has written")
 	ErrKey            = errors.New("locking: a key must be valid UTF-8 without NUL, 1 to 512 bytes")
 	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
-	// ErrNoClient reports a Store that is made without a client.
+	// ErrClosed is returned by a Store after its Close.
+	ErrClosed = errors.New("locking: the store is closed")
+	// ErrTTL reports a TTL that the server would round, or that is too short for it.
+	ErrTTL = errors.New("locking: this TTL is not possible, and is not rounded")
+	// ErrSeveralKeys reports a request for more keys in one lease than the store can take at once.
+	ErrSeveralKeys = errors.New("locking: too many keys for one lease")
+	// ErrUnfenced reports a guard without a fence, which would guard nothing.
+	ErrUnfenced = errors.New("locking: a guard needs a fence")
 	ErrNoClient = errors.New("locking: no client: a Store needs one, or a pool, and got")
 	// ErrNested reports that ctx already holds the key in this Store: see Nested.
 	ErrNested = errors.New("locking: Do inside Do: this ctx holds the key already, and would wait for itself")

@@ -73,7 +73,7 @@ func (s *Service) Close() { s.together.Close() }
 func (s *Service) Queued() int {
 	n := s.together.Queued()
 	if s.queues != nil {
-		n += s.queues.queue.Waiting()
+		n += s.queues.Waiting()
 	}
 	return n
 }

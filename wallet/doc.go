@@ -113,7 +113,7 @@
 // own pause grows to half a second. A process that passes the wallet on to its own next request
 // takes it again within a millisecond, so that the others would hardly ever get it. Therefore
 // it leaves the wallet alone for 15 ms (gap) after a run of 50 ms (runShared), or of a second
-// while it has seen no other process (runAlone). In a gap each other head retries at least once.
+// while it has seen no other process. In a gap each other head retries at least once.
 // A head that has missed a gap retries three times as often, to be ahead of those that have just
 // had the wallet. BenchmarkCredit_ThreeProcesses has the figures.
 //

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -20,68 +19,6 @@ func at(ids ...uuid.UUID) *operation {
 		o.intent.To = &ids[1]
 	}
 	return o
-}
-
-func TestQueues_AreForgottenWhenEmpty(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newQueues(1)
-		for range 3 {
-			leave, err := l.enter(t.Context(), at(uuid.New(), uuid.New()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			leave()
-			leave() // the second call does nothing
-		}
-		time.Sleep(2 * gap)
-		synctest.Wait()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if len(l.runs) != 0 {
-			t.Errorf("%d runs are left", len(l.runs))
-		}
-	})
-}
-
-// Only in a gap can another process take the wallet.
-func TestQueues_LeaveAGapAfterEachRun(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		others bool
-		run    time.Duration
-	}{"alone": {false, runAlone}, "shared": {true, runShared}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				const takes = 10 * time.Millisecond
-				l, id := newQueues(16), uuid.New()
-				var gaps, turns int
-				last := time.Now()
-				for begin := last; time.Since(begin) < 4*c.run; {
-					leave, err := l.enter(t.Context(), at(id))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if turns++; turns == 1 && c.others {
-						l.held([]uuid.UUID{id})
-					}
-					switch waited := time.Since(last); {
-					case waited == gap:
-						gaps++
-					case waited != 0:
-						t.Errorf("turn %d after %v, want 0 or %v", turns, waited, gap)
-					}
-					time.Sleep(takes)
-					last = time.Now()
-					leave()
-				}
-				if gaps != 3 {
-					t.Errorf("%d gaps in 4 runs of %v, want 3", gaps, c.run)
-				}
-			})
-		})
-	}
 }
 
 // A client can fill its own share of a queue only. A request whose commit is unknown is let in,
@@ -110,8 +47,8 @@ func TestQueues_AreBoundedForNewRequests(t *testing.T) {
 			t.Errorf("%v, want the queue full for a client that has its share", err)
 		}
 		wait(at(id))
-		if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, errQueueFull) || l.queue.Len(other) != 0 {
-			t.Errorf("%v, want the queue full; %d in the queue of the other wallet", err, l.queue.Len(other))
+		if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, errQueueFull) || l.Len(other) != 0 {
+			t.Errorf("%v, want the queue full; %d in the queue of the other wallet", err, l.Len(other))
 		}
 		unknown := at(id)
 		unknown.unknown = true
@@ -144,7 +81,7 @@ func TestQueues_TwoWalletsInEitherOrderNeverDeadlock(t *testing.T) {
 	for range 4 {
 		<-done
 	}
-	if n := l.queue.Len(a) + l.queue.Len(b); n != 0 {
+	if n := l.Len(a) + l.Len(b); n != 0 {
 		t.Errorf("%d are left in the queue", n)
 	}
 }

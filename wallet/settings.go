@@ -25,11 +25,10 @@ const (
 	// server's bound on requests in flight (256), so that one wallet cannot take all of those.
 	QueueMax = 128
 
-	// runShared is how long a process keeps a wallet that others want too, runAlone how long
-	// it keeps one that it has had alone. Then it leaves the wallet to the others for a gap,
+	// runShared is how long a process keeps a wallet that others want too, and 20 times as long one that
+	// it has had alone (locking.Line). Then it leaves the wallet to the others for a gap,
 	// which is longer than the longest pause (heldPause) of a waiting head.
 	runShared = 50 * time.Millisecond
-	runAlone  = time.Second
 	gap       = 15 * time.Millisecond
 	heldPause = 10 * time.Millisecond
 

@@ -64,7 +64,7 @@ func (s *Service) locked(ctx context.Context, session *mongo.Session, o *operati
 		if !errors.Is(err, errHeld) || !s.queued() {
 			return reply, err
 		}
-		s.queues.held(o.ids())
+		s.queues.Seen(o.ids()...)
 		wait := heldPause
 		if time.Since(begin) > runShared+gap { // it missed a gap: it retries more often than heads that have just had the wallet
 			wait /= 3

@@ -39,7 +39,7 @@ func (t *turns) Acquire(ctx context.Context, keys ...string) (l locking.Lease, e
 	if err != nil {
 		return l, err
 	}
-	if t.queues.shared(id) {
+	if t.queues.Shared(id) {
 		err = t.free(ctx, o)
 	}
 	if err != nil {

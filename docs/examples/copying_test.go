@@ -137,7 +137,10 @@ func stripped(t *testing.T, dir, example string) {
 		}
 		return err
 	})
-	if err = errors.Join(err, os.RemoveAll(filepath.Join(dir, "locking/locktest"))); err != nil {
+	for _, suite := range []string{"locking/locktest", "locking/idempotency/pgtx/pgtest"} {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, suite)))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,10 +14,10 @@ import (
 )
 
 // failing makes the server send answer to the next n findAndModify of one client.
-func failing(t *testing.T, s *Store, app string, n int, answer ...bson.E) {
+func failing(t *testing.T, s *opened, app string, n int, answer ...bson.E) {
 	t.Helper()
 	data := append(bson.D{{Key: "failCommands", Value: bson.A{"findAndModify"}}, {Key: "appName", Value: app}}, answer...)
-	err := s.collection.Database().Client().Database("admin").RunCommand(t.Context(), bson.D{
+	err := s.grants.Database().Client().Database("admin").RunCommand(t.Context(), bson.D{
 		{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: bson.D{{Key: "times", Value: n}}}, {Key: "data", Value: data},
 	}).Err()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -24,7 +25,14 @@ func mongoURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_MO
 type target struct {
 	url      string
 	database string
-	broken   func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
+	driver   func(*leases) driver.Driver       // makes the wrong variant of the driver; nil: none
+	store    func(locking.Store) locking.Store // makes the wrong variant of a Store; nil: none
+}
+
+// opened is a Store, with its driver.
+type opened struct {
+	*driver.Store
+	*leases
 }
 
 // open is a locktest.Open. Each Backend has a key space of its own.
@@ -32,10 +40,10 @@ func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	g.database = newCollection(t, g.url).Database().Name()
 	return locktest.Backend{
-		Open: func(ttl time.Duration) (locking.Store, error) { return g.store(t, g.url, ttl) },
+		Open: func(ttl time.Duration) (locking.Store, error) { return g.made(t, g.url, ttl) },
 		Proxied: func(ttl time.Duration) locktest.Proxied {
 			p := newProxy(t, primaryOf(t, g.url))
-			store, err := g.store(t, through(p), ttl)
+			store, err := g.made(t, through(p), ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,22 +51,27 @@ func (g target) open(t testing.TB) locktest.Backend {
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			s := startServer(t)
-			return target{url: urlOf(s), broken: g.broken}.open(t), s.Restart
+			return target{url: urlOf(s), driver: g.driver, store: g.store}.open(t), s.Restart
 		},
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
 	}
 }
 
-func (g target) store(t testing.TB, u string, ttl time.Duration) (locking.Store, error) {
-	store, err := New(connect(t, u).Database(g.database).Collection("locks"), ttl)
+func (g target) made(t testing.TB, u string, ttl time.Duration) (locking.Store, error) {
+	of := newLeases(connect(t, u).Database(g.database).Collection("locks"), ttl)
+	var d driver.Driver = of
+	if g.driver != nil {
+		d = g.driver(of)
+	}
+	made, err := driver.New(d, settings(ttl))
 	if err != nil {
 		return nil, err
 	}
-	t.Cleanup(store.Close)
-	if g.broken != nil {
-		return g.broken(store), nil
+	t.Cleanup(made.Close)
+	if g.store != nil {
+		return g.store(made), nil
 	}
-	return store, nil
+	return made, nil
 }
 
 // connect makes a client with default settings. It pings at once, because a client that
@@ -88,28 +101,31 @@ func newCollection(t testing.TB, u string) *mongo.Collection {
 }
 
 // newStore makes a Store on the shared server, in a key space of its own.
-func newStore(t testing.TB, ttl time.Duration) *Store {
+func newStore(t testing.TB, ttl time.Duration) *opened {
 	t.Helper()
 	return storeOn(t, newCollection(t, mongoURL(t)), ttl)
 }
 
-func storeOn(t testing.TB, c *mongo.Collection, ttl time.Duration) *Store {
+func storeOn(t testing.TB, c *mongo.Collection, ttl time.Duration) *opened {
 	t.Helper()
 	store, err := New(c, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	return store
+	return &opened{store, newLeases(c, ttl)}
 }
+
+// beside makes another Store with the keys of s, as another process has: s knows which keys it has granted itself.
+func beside(t testing.TB, s *opened) *opened { t.Helper(); return storeOn(t, s.grants, s.ttl) }
 
 // disturbed makes a Store behind a proxy, with settings for its client, and a second Store
 // in the same key space that connects directly.
-func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*Store, *locktest.Faults, *Store) {
+func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*opened, *locktest.Faults, *opened) {
 	t.Helper()
 	p := newProxy(t, primaryOf(t, mongoURL(t)))
 	other := newStore(t, ttl)
-	c := other.collection
+	c := other.grants
 	store := storeOn(t, connect(t, through(p)+strings.Join(settings, "")).Database(c.Database().Name()).Collection(c.Name()), ttl)
 	if err := store.Release(t.Context(), locktest.Taken(t, store, "warm-up")); err != nil {
 		t.Fatal(err)

@@ -3,57 +3,72 @@ package mongolock
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"slices"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/driver"
 )
 
-// The stores in this file are wrong on purpose: the contract has to refuse them.
+// The drivers in this file are wrong on purpose: the contract has to refuse them.
 
-var anyStore = locktest.Any[*Store]
+// twisted is a driver in which the functions that are not nil replace methods.
+type twisted struct {
+	*leases
+	take func(ctx context.Context, keys []string, owner string) (driver.Grant, error)
+	keep func(context.Context, locking.Lease) error
+	free func(context.Context, locking.Lease) error
+}
 
-func grantsHeldKeys(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, s.ttl) }
+func (d twisted) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
+	if d.take == nil {
+		return d.leases.Take(ctx, keys, owner, wait)
+	}
+	return d.take(ctx, keys, owner)
+}
 
-func trustsFromTheAnswer(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.trust) }
+func (d twisted) Keep(ctx context.Context, l locking.Lease) error {
+	if d.keep == nil {
+		return d.leases.Keep(ctx, l)
+	}
+	return d.keep(ctx, l)
+}
 
-func renames(encode func(string) string) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
+func (d twisted) Free(ctx context.Context, l locking.Lease) error {
+	if d.free == nil {
+		return d.leases.Free(ctx, l)
+	}
+	return d.free(ctx, l)
 }
 
 // document is the filter for the document of a lease, which alone is too weak, and more.
 func document(l locking.Lease, more ...bson.E) bson.D {
-	key := "nothing"
-	if len(l.Keys) > 0 {
-		key = l.Keys[0]
-	}
-	return append(bson.D{{Key: "_id", Value: key}}, more...)
+	return append(bson.D{{Key: "_id", Value: l.Keys[0]}}, more...)
 }
 
-// sent sends q and returns its error, ErrLost if no document matched.
-func (s *Store) sent(ctx context.Context, q request) error {
-	_, err := s.send(ctx, s.collection, q)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return locking.ErrLost
-	}
-	return err
+// grantsHeldKeys takes the key from its holder.
+func grantsHeldKeys(m *leases) driver.Driver {
+	return twisted{leases: m, take: func(ctx context.Context, keys []string, owner string) (driver.Grant, error) {
+		q := take(keys[0], owner, m.ttl)
+		q.update[0][0].Value = bson.D{{Key: "owner", Value: owner}, {Key: "fence", Value: int64(1)}, {Key: "expires", Value: after(m.ttl)}}
+		g, err := send(ctx, m.grants, q)
+		return driver.Grant{Fence: locking.Fence(g.Fence)}, err
+	}}
 }
 
-func releasesOthers(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
-		return s.sent(ctx, request{filter: document(l), update: freed})
+func releasesOthers(m *leases) driver.Driver {
+	return twisted{leases: m, free: func(ctx context.Context, l locking.Lease) error {
+		_, err := send(ctx, m.grants, request{filter: document(l), update: freed})
+		return err
 	}}
 }
 
 // releaseDeletes keeps the collection small, but deletes the fence.
-func releaseDeletes(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
-		deleted, err := s.collection.DeleteOne(ctx, document(l, bson.E{Key: "owner", Value: l.Owner}))
+func releaseDeletes(m *leases) driver.Driver {
+	return twisted{leases: m, free: func(ctx context.Context, l locking.Lease) error {
+		deleted, err := m.grants.DeleteOne(ctx, document(l, bson.E{Key: "owner", Value: l.Owner}))
 		if err == nil && deleted.DeletedCount == 0 {
 			err = locking.ErrLost
 		}
@@ -61,114 +76,57 @@ func releaseDeletes(s *Store) locking.Store {
 	}}
 }
 
-// renews makes a store that prolongs the document that q finds.
-func renews(q func(locking.Lease) request) func(*Store) locking.Store {
-	return func(s *Store) locking.Store {
-		return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-			sent, request := time.Now(), q(l)
-			request.update = prolonged(s.ttl)
-			if err := s.sent(ctx, request); err != nil {
-				return l, err
-			}
-			l.Until = sent.Add(s.trust)
-			return l, nil
-		}}
-	}
+// renews prolongs the document that a filter finds.
+func renews(m *leases, filter func(locking.Lease) bson.D) driver.Driver {
+	return twisted{leases: m, keep: func(ctx context.Context, l locking.Lease) error {
+		_, err := send(ctx, m.grants, request{filter: filter(l), update: prolonged(m.ttl)})
+		return err
+	}}
 }
 
-func renewsOthers(s *Store) locking.Store {
-	return renews(func(l locking.Lease) request { return request{filter: document(l)} })(s)
+func renewsOthers(m *leases) driver.Driver {
+	return renews(m, func(l locking.Lease) bson.D { return document(l) })
 }
 
-func renewsExpired(s *Store) locking.Store {
-	return renews(func(l locking.Lease) request {
-		return request{filter: document(l, bson.E{Key: "owner", Value: l.Owner})}
-	})(s)
+func renewsExpired(m *leases) driver.Driver {
+	return renews(m, func(l locking.Lease) bson.D { return document(l, bson.E{Key: "owner", Value: l.Owner}) })
 }
 
 // renewTakesAgain hides that there was another holder in between.
-func renewTakesAgain(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-		sent := time.Now()
-		g, err := s.send(ctx, s.collection, take(l.Keys[0], l.Owner, s.ttl))
-		if err == nil && g.Owner != l.Owner {
-			err = locking.ErrLost
-		}
-		l.Until = sent.Add(s.trust)
-		return l, err
+func renewTakesAgain(m *leases) driver.Driver {
+	return twisted{leases: m, keep: func(ctx context.Context, l locking.Lease) error {
+		_, err := m.Take(ctx, l.Keys, l.Owner, false)
+		return err
 	}}
 }
 
-func renewDoesNothing(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
-		l.Until = time.Now().Add(s.trust)
-		return l, nil
+func renewDoesNothing(m *leases) driver.Driver {
+	return twisted{leases: m, keep: func(context.Context, locking.Lease) error { return nil }}
+}
+
+func neverExpires(m *leases) driver.Driver {
+	return twisted{leases: m, take: func(ctx context.Context, keys []string, owner string) (driver.Grant, error) {
+		return newLeases(m.grants, time.Hour).Take(ctx, keys, owner, false)
 	}}
 }
 
-// grants makes a store that requests a key itself, with a new owner in each round.
-func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Store {
-	return func(s *Store) locking.Store {
-		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
-			for range rounds {
-				sent, owner := time.Now(), rand.Text()
-				g, err := s.send(ctx, s.collection, take(keys[0], owner, ttl(s)))
-				if err == nil && g.Owner != owner {
-					return l, locking.ErrBusy
-				}
-				if err == nil {
-					return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, nil
-				}
-			}
-			return l, locking.ErrOutcomeUnknown
-		}}
-	}
-}
-
-// passes makes a store that passes its keys on with the request that q makes for a lease and the next owner.
-func passes(q func(s *Store, l locking.Lease, owner string) request) func(*Store) locking.Store {
-	return func(s *Store) locking.Store {
-		free := func(ctx context.Context, l locking.Lease) error {
-			return s.poller.Release(l, func() (locking.Lease, error) {
-				sent, owner := time.Now(), rand.Text()
-				g, err := s.send(ctx, s.collection, q(s, l, owner))
-				if errors.Is(err, mongo.ErrNoDocuments) {
-					err = locking.ErrLost
-				}
-				return locking.Lease{Keys: l.Keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, err
-			}, func() error { return s.Release(ctx, l) })
+// newOwners does not recognize its own lock after a lost answer: each request has another owner.
+func newOwners(m *leases) driver.Driver {
+	var owners sync.Map
+	named := func(l locking.Lease) locking.Lease {
+		if owner, known := owners.Load(l.Owner); known {
+			l.Owner = owner.(string)
 		}
-		return locktest.TwistedWaiter{
-			Twisted: locktest.Twisted{Store: s, Free: free},
-			Wait:    func(ctx context.Context, keys []string) (locking.Lease, error) { return s.Acquire(ctx, keys...) },
-		}
+		return l
 	}
-}
-
-// without removes a field from what passed sets.
-func without(field string) func(s *Store, l locking.Lease, owner string) request {
-	return func(s *Store, l locking.Lease, owner string) request {
-		update := passed(owner, s.ttl)
-		set := update[0][0].Value.(bson.D)
-		set = slices.DeleteFunc(set, func(e bson.E) bool { return e.Key == field })
-		return request{
-			filter: document(l, bson.E{Key: "owner", Value: l.Owner}),
-			update: mongo.Pipeline{{{Key: "$set", Value: set}}},
-		}
+	return twisted{
+		leases: m,
+		take: func(ctx context.Context, keys []string, owner string) (driver.Grant, error) {
+			own := rand.Text()
+			owners.Store(owner, own)
+			return m.Take(ctx, keys, own, false)
+		},
+		keep: func(ctx context.Context, l locking.Lease) error { return m.Keep(ctx, named(l)) },
+		free: func(ctx context.Context, l locking.Lease) error { return m.Free(ctx, named(l)) },
 	}
-}
-
-func passesOthers(s *Store) locking.Store {
-	return passes(func(s *Store, l locking.Lease, owner string) request {
-		return request{filter: document(l), update: passed(owner, s.ttl)}
-	})(s)
-}
-
-func neverExpires(s *Store) locking.Store {
-	return grants(1, func(*Store) time.Duration { return time.Hour })(s)
-}
-
-// newOwners does not recognize its own lock after a lost answer.
-func newOwners(s *Store) locking.Store {
-	return grants(4, func(s *Store) time.Duration { return s.ttl })(s)
 }

@@ -22,7 +22,7 @@ func TestClose_RefusesLaterRequests(t *testing.T) {
 	_, acquire := store.TryAcquire(t.Context(), "k")
 	_, renew := store.Renew(t.Context(), lease)
 	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(context.Background(), lease)} {
-		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
+		if !errors.Is(err, locking.ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
 			t.Errorf("%s: %v, want ErrClosed", verb, err)
 		}
 	}

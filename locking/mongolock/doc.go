@@ -61,10 +61,9 @@
 // there. The first makes it rare that two holders act at once; the second lets Guard
 // refuse the late one.
 //
-// MongoDB wakes no waiter. In each process the requests for a key wait in the order of arrival, and the first
-// tries again after 1 to 50 ms. A release in its process passes it the key: one findAndModify ends the lease and makes the
-// next, with a greater fence. After 6 ms of such grants the process pauses, so that others can take the key
-// (locking.Poller). One process may be granted a key twice as often as another.
+// MongoDB wakes no waiter. In each process the requests for a key wait in the order of arrival (locking.Line), and the first
+// asks again after 2 to 15 ms. A process that others wait for leaves them the key for 15 ms after each 20 ms. What all
+// stores need, such as the repetition of a request without an answer, is in package driver.
 //
 // # The guard
 //
@@ -98,8 +97,6 @@
 //	when the lease is over              the fence differs                   one TTL
 //	the reply to release is lost        ErrOutcomeUnknown; retried in the   busy for at most one
 //	                                    background                          TTL after a renewal
-//	… which passed the key to a waiter  the same; both leases are removed   the waiter in this process
-//	in this process                                                         tries again
 //	the reply to renew is lost          an error that is not ErrLost: the   busy
 //	                                    old Until still holds
 //	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free, then a greater

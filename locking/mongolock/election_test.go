@@ -52,7 +52,7 @@ func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
-	x := begin(t, store.collection)
+	x := begin(t, store.grants)
 	if _, err := store.TryAcquire(x.ctx, "k"); !errors.Is(err, ErrTransaction) {
 		t.Errorf("got %v, want ErrTransaction", err)
 	}
@@ -66,8 +66,8 @@ func TestDo_RenewsOutsideTheTransactionOfTheCallersSession(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store := newStore(t, ttl)
-	insert(t, store.collection.Database().Collection("numbers"), "n")
-	numbers := store.collection.Database().Collection("numbers")
+	insert(t, store.grants.Database().Collection("numbers"), "n")
+	numbers := store.grants.Database().Collection("numbers")
 	renewals := make(chan struct{}, 16)
 	o := locking.Options{Observer: func(e locking.Event) {
 		if e.Kind == locking.Renewed {

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,9 +10,6 @@ import (
 
 	"shop/locking"
 )
-
-// ErrUnfenced reports a call of Guard without a fence, which would guard nothing.
-var ErrUnfenced = errors.New("mongolock: a guard needs a fence")
 
 // MakeGuards creates the documents that Guard needs, before there is traffic and outside
 // of a transaction. It does not change existing ones.
@@ -49,7 +45,7 @@ func Guard(ctx context.Context, c *mongo.Collection, resource string, fence lock
 		return err
 	}
 	if fence <= 0 {
-		return fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, resource)
+		return fmt.Errorf("%w: fence %d of %q", locking.ErrUnfenced, fence, resource)
 	}
 	if !inTransaction(ctx) {
 		return fmt.Errorf("%w: guard %q", ErrNoTransaction, resource)

@@ -17,7 +17,7 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 	c := newGuards(t, "a")
 	x := begin(t, c)
 	for _, fence := range []locking.Fence{0, -1} {
-		if err := Guard(x.ctx, c, "a", fence); !errors.Is(err, ErrUnfenced) || errors.Is(err, locking.ErrStale) {
+		if err := Guard(x.ctx, c, "a", fence); !errors.Is(err, locking.ErrUnfenced) || errors.Is(err, locking.ErrStale) {
 			t.Errorf("fence %d: %v, want ErrUnfenced", fence, err)
 		}
 	}

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -11,206 +10,186 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
-
-var _ locking.Waiter = (*Store)(nil)
 
 // TTLMin is the shortest TTL of a Store: a majority has to answer several times within
 // it. A TTL is a whole number of milliseconds, like a date in BSON.
 const TTLMin = 100 * time.Millisecond
 
-var (
-	// ErrTransaction reports a request for a lease inside of a transaction, whose
-	// snapshot is older than the lease: its data may have changed before the grant.
-	// Take the lease first, then begin the transaction.
-	ErrTransaction = errors.New("mongolock: not inside of a transaction")
-	// ErrClosed is returned by a Store after its Close.
-	ErrClosed = errors.New("mongolock: store is closed")
-)
+// ErrTransaction reports a request for a lease inside of a transaction, whose
+// snapshot is older than the lease: its data may have changed before the grant.
+// Take the lease first, then begin the transaction.
+var ErrTransaction = errors.New("mongolock: not inside of a transaction")
 
-// Store keeps locks in a collection, which the first lock creates. It is safe for
-// concurrent use. The caller owns the client.
-type Store struct {
-	collection     *mongo.Collection // a majority acknowledges its writes
-	releases       *mongo.Collection // the same collection, whose writes the primary alone acknowledges
-	ttl            time.Duration
-	trust          time.Duration // the TTL less a margin for clocks that drift
-	requestTimeout time.Duration // for one answer
-	resolver       *locking.Resolver
-	poller         locking.Poller
-}
-
-// turn is how long the requests of a process pass a key to each other without a pause: about five grants.
-const turn = 6 * time.Millisecond
-
-// New makes a Store whose leases last ttl. Stores exclude each other only if they use
+// New makes a Store whose leases last ttl, in a collection that the first lock creates. Stores exclude each other only if they use
 // the same collection, which must hold nothing else. The Store sets its own write
-// concern and time-outs, whatever the client's are.
-func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
+// concern and time-outs, whatever the client's are. The caller owns the client.
+//
+// In this process the requests for a key are granted it in the order of arrival, among the processes in any order: the first
+// waiter of each asks again after 2 to 15 ms.
+func New(collection *mongo.Collection, ttl time.Duration) (*driver.Store, error) {
 	if err := locking.CheckClient(collection); err != nil {
 		return nil, fmt.Errorf("mongolock: %w", err)
 	}
-	if ttl < TTLMin || ttl%time.Millisecond != 0 {
-		return nil, fmt.Errorf("mongolock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
-	}
-	s := &Store{
-		collection:     acknowledged(collection),
-		releases:       collection.Clone(options.Collection().SetWriteConcern(writeconcern.W1())),
-		ttl:            ttl,
-		trust:          ttl - margin(ttl),
-		requestTimeout: requestTimeout(ttl),
-		resolver:       locking.NewResolver(ttl, requestTimeout(ttl)),
-	}
-	s.poller = locking.Poller{
-		Pause: locking.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Turn: turn,
-		Unused: func(l locking.Lease) { s.resolver.Abandon(s.removal(l.Keys[0], l.Owner)) },
-	}
-	return s, nil
+	return driver.New(newLeases(collection, ttl), settings(ttl))
 }
 
-// margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL for
-// clocks that run at different rates, and 2 ms because dates are whole milliseconds.
-func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+// settings are those of a Store.
+func settings(ttl time.Duration) driver.Options {
+	return driver.Options{
+		Name: "mongolock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond, OneKey: true,
+		Pause: locking.Backoff{Base: 5 * time.Millisecond, Max: 15 * time.Millisecond}, Turn: 20 * time.Millisecond, Gap: 15 * time.Millisecond,
+	}
+}
 
-// requestTimeout bounds the wait for one answer: several fit into the half TTL in which
-// TryAcquire retries.
-func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
+// leases is a driver.Driver: each of its requests is one findAndModify.
+type leases struct {
+	grants   *mongo.Collection // a majority acknowledges its writes
+	releases *mongo.Collection // the same collection, whose writes the primary alone acknowledges
+	ttl      time.Duration
+}
 
-// TryAcquire takes the key. It returns locking.ErrBusy if another holder has it.
+func newLeases(c *mongo.Collection, ttl time.Duration) *leases {
+	return &leases{acknowledged(c), c.Clone(options.Collection().SetWriteConcern(writeconcern.W1())), ttl}
+}
+
+// Take takes the one key. While there is no primary, as during an election, it is repeated.
+func (m *leases) Take(ctx context.Context, keys []string, owner string, _ bool) (driver.Grant, error) {
+	if inTransaction(ctx) {
+		return driver.Grant{}, driver.Refused(ErrTransaction)
+	}
+	g, err := send(ctx, m.grants, take(keys[0], owner, m.ttl))
+	if err == nil && g.Owner != owner {
+		err = locking.ErrBusy
+	}
+	return driver.Grant{Fence: locking.Fence(g.Fence)}, err
+}
+
+// Keep begins the TTL again.
+func (m *leases) Keep(ctx context.Context, l locking.Lease) error {
+	return change(ctx, m.grants, l, prolonged(m.ttl))
+}
+
+// Free frees the key. It does not wait for a majority: if the primary fails before it has replicated the release, the lease
+// ends by its TTL.
+func (m *leases) Free(ctx context.Context, l locking.Lease) error {
+	if l.Fence > 0 {
+		return change(ctx, m.releases, l, freed)
+	}
+	_, err := send(ctx, m.grants, request{update: freed, filter: bson.D{{Key: "_id", Value: l.Keys[0]}, {Key: "owner", Value: l.Owner}}})
+	return err
+}
+
+// change updates the document of a lease, if the lease still holds it. The fence is
+// compared as well as the owner, so that a delayed duplicate of the request to
+// acquire cannot revive a grant.
+func change(ctx context.Context, c *mongo.Collection, l locking.Lease, update mongo.Pipeline) error {
+	if len(l.Keys) != 1 {
+		return locking.ErrLost
+	}
+	_, err := send(ctx, c, request{update: update, filter: bson.D{
+		{Key: "_id", Value: l.Keys[0]},
+		{Key: "owner", Value: l.Owner},
+		{Key: "fence", Value: int64(l.Fence)},
+		{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$expires", now}}}},
+	}})
+	return err
+}
+
+// request is one findAndModify.
+type request struct {
+	filter bson.D
+	update mongo.Pipeline
+	upsert bool
+}
+
+// grant is the relevant part of the document after it.
+type grant struct {
+	Owner string `bson:"owner"`
+	Fence int64  `bson:"fence"`
+}
+
+// now is the server's clock when the request arrived, constant throughout the request.
+// It is not before the request was sent, and not after the write.
+const now = "$$NOW"
+
+// after is now + d.
+func after(d time.Duration) bson.D {
+	return bson.D{{Key: "$add", Value: bson.A{now, d.Milliseconds()}}}
+}
+
+// take requests key. The condition is in the update and not in the filter, so that for a
+// busy key the upsert returns its document, instead of an insert that fails with a
+// duplicate key.
 //
-// A request without an answer is retried, as the same owner, for at most half the TTL.
-// If no answer comes, or ctx ends first, the error is locking.ErrOutcomeUnknown, and
-// what the request may have taken is released in the background. It is another error if no request was sent.
-func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
-	defer describe(&err, "acquire", keys)
-	key, err := check(ctx, keys)
-	if err != nil {
-		return lease, err
+// All expressions of $set see the document as it was before. A missing field is less
+// than any date. If owner already has the key, an earlier request was granted and its
+// answer was lost: the grant keeps its fence, and only the TTL restarts.
+func take(key, owner string, ttl time.Duration) request {
+	free := bson.D{{Key: "$lte", Value: bson.A{"$expires", now}}}
+	mine := bson.D{{Key: "$eq", Value: bson.A{"$owner", owner}}}
+	next := bson.D{{Key: "$add", Value: bson.A{bson.D{{Key: "$ifNull", Value: bson.A{"$fence", int64(0)}}}, int64(1)}}}
+	when := func(condition bson.D, then any, otherwise string) bson.D {
+		return bson.D{{Key: "$cond", Value: bson.A{condition, then, otherwise}}}
 	}
-	return s.acquire(ctx, key)
+	return request{
+		filter: bson.D{{Key: "_id", Value: key}},
+		update: mongo.Pipeline{{{Key: "$set", Value: bson.D{
+			{Key: "owner", Value: when(free, owner, "$owner")},
+			{Key: "fence", Value: when(free, next, "$fence")},
+			{Key: "expires", Value: when(bson.D{{Key: "$or", Value: bson.A{free, mine}}}, after(ttl), "$expires")},
+		}}}},
+		upsert: true,
+	}
 }
 
-// Acquire waits for the key: in this process in the order of arrival, among the processes in any order. The first
-// waiter of each process tries again after 1 to 50 ms (locking.Poller).
-//
-// If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
-// was in the queue.
-func (s *Store) Acquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
-	defer describe(&err, "acquire", keys)
-	key, err := check(ctx, keys)
-	if err != nil {
-		return lease, err
-	}
-	return s.poller.Acquire(ctx, []string{key}, func() (locking.Lease, error) { return s.acquire(ctx, key) })
+// prolonged restarts the TTL.
+func prolonged(ttl time.Duration) mongo.Pipeline {
+	return mongo.Pipeline{{{Key: "$set", Value: bson.D{{Key: "expires", Value: after(ttl)}}}}}
 }
 
-// check returns the key, unless keys cannot be acquired under ctx.
-func check(ctx context.Context, keys []string) (key string, err error) {
-	key, err = locking.OneKey(keys)
+// freed removes the holder and keeps the fence.
+var freed = mongo.Pipeline{{{Key: "$unset", Value: bson.A{"owner", "expires"}}}}
+
+// send sends q. It does not use the caller's session: that is for one goroutine, and another one renews the lease.
+func send(ctx context.Context, c *mongo.Collection, q request) (g grant, err error) {
+	err = c.FindOneAndUpdate(mongo.NewSessionContext(ctx, nil), q.filter, q.update, options.FindOneAndUpdate().
+		SetUpsert(q.upsert).
+		SetReturnDocument(options.After).
+		SetProjection(bson.D{{Key: "owner", Value: 1}, {Key: "fence", Value: 1}})).Decode(&g)
+	return g, classify(err)
+}
+
+// acknowledged returns c with writes that a majority acknowledges with its journal on
+// disk. They survive the election of another primary, and a restart of all members.
+func acknowledged(c *mongo.Collection) *mongo.Collection {
+	journaled := true
+	return c.Clone(options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journaled}))
+}
+
+// classify returns the error of a request as a driver.Driver must.
+func classify(err error) error {
+	var (
+		selection topology.ServerSelectionError
+		pool      topology.WaitQueueTimeoutError
+		answer    mongo.CommandError
+	)
 	switch {
-	case err != nil:
-	case inTransaction(ctx):
-		err = ErrTransaction
-	default:
-		err = ctx.Err()
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return locking.ErrLost
+	case errors.Is(err, mongo.ErrClientDisconnected):
+		return driver.Unsent(err)
+	// The driver had no connection. If it has sent the request before, its error is that of the first time.
+	case errors.As(err, &selection), errors.As(err, &pool):
+		return driver.Again(err)
+	// The server has done nothing. A time-out, the loss of the primary, and a majority that has not acknowledged yet do not say
+	// so (the last is a mongo.WriteException: the write is there).
+	case errors.As(err, &answer) && answer.Code != 0 && !answer.HasErrorLabel("RetryableWriteError") && !mongo.IsTimeout(err):
+		return driver.Refused(err)
 	}
-	return key, err
+	return err
 }
-
-// describe adds to an error what failed.
-func describe(err *error, operation string, keys []string) {
-	if *err != nil {
-		*err = fmt.Errorf("mongolock: %s %q: %w", operation, keys, *err)
-	}
-}
-
-// acquire requests the key. While there is no primary, as during an election, it is repeated for at most half the TTL.
-func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, err error) {
-	for deadline := time.Now().Add(s.ttl / 2); ; {
-		sent := time.Now()
-		lease, err = s.request(ctx, key)
-		if !errors.Is(err, errNoServer) || ctx.Err() != nil || sent.Add(s.requestTimeout).After(deadline) {
-			return lease, err
-		}
-	}
-}
-
-// request sends the request as one owner until it is answered.
-func (s *Store) request(ctx context.Context, key string) (lease locking.Lease, err error) {
-	owner := rand.Text() // at least 128 random bits
-	err = s.resolver.Acquire(ctx, func() error {
-		sent := time.Now() // before the request: the TTL cannot start earlier
-		g, err := s.send(ctx, s.collection, take(key, owner, s.ttl))
-		if err == nil && g.Owner != owner {
-			err = locking.ErrBusy
-		}
-		lease = locking.Lease{Keys: []string{key}, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}
-		return err
-	}, s.removal(key, owner))
-	if err != nil {
-		return locking.Lease{}, err
-	}
-	return lease, nil
-}
-
-// removal returns a function that frees key, if owner has it.
-func (s *Store) removal(key, owner string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := s.send(ctx, s.collection, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			return nil // owner does not have it
-		}
-		return err
-	}
-}
-
-// Renew restarts the TTL. It returns locking.ErrLost, finally, if the lease no longer
-// holds the key; it never takes the key again. After any other error l is as valid as
-// before, until l.Until.
-func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
-	defer describe(&err, "renew", l.Keys)
-	sent := time.Now()
-	if _, err := s.change(ctx, s.collection, l, prolonged(s.ttl)); err != nil {
-		return l, err
-	}
-	l.Until = sent.Add(s.trust)
-	return l, nil
-}
-
-// Release frees the key, or passes it to the next waiter of this process. It returns locking.ErrLost if the lease no
-// longer held it.
-// After locking.ErrOutcomeUnknown the release is retried in the background.
-//
-// It does not wait for a majority: if the primary fails before it has replicated the release, the lease ends by its TTL.
-func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
-	defer describe(&err, "release", l.Keys)
-	return s.poller.Release(l, func() (locking.Lease, error) { return s.pass(ctx, l) }, func() error {
-		_, err := s.change(ctx, s.releases, l, freed)
-		if errors.Is(err, locking.ErrOutcomeUnknown) {
-			s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
-		}
-		return err
-	})
-}
-
-// pass ends l, and makes a lease for the next request of this process. It returns locking.ErrLost if it has done neither.
-func (s *Store) pass(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-	owner, sent := rand.Text(), time.Now()
-	g, err := s.change(ctx, s.collection, l, passed(owner, s.ttl))
-	if errors.Is(err, locking.ErrOutcomeUnknown) {
-		old, next := s.removal(l.Keys[0], l.Owner), s.removal(l.Keys[0], owner)
-		s.resolver.Abandon(func(ctx context.Context) error {
-			if err := old(ctx); err != nil { // until then the request may still arrive
-				return err
-			}
-			return next(ctx)
-		})
-	}
-	return locking.Lease{Keys: l.Keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, err
-}
-
-// Close ends the background work and waits for it, at most as long as for one
-// answer. It releases no locks.
-func (s *Store) Close() { s.resolver.Close() }

@@ -6,40 +6,37 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
-// mutant is a wrong variant of this store, and the checks that must notice it.
+// mutant is a wrong variant of this store, or of its driver, and the checks that must notice it.
 type mutant struct {
-	broken func(*Store) locking.Store
+	store  func(locking.Store) locking.Store
+	driver func(*leases) driver.Driver
 	caught []string
 }
 
 func mutants() map[string]mutant {
 	own, grows := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants"
+	renames := func(encode func(string) string) func(locking.Store) locking.Store {
+		return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+	}
 	return map[string]mutant{
-		"grants held keys":             {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
-		"releases others' locks":       {releasesOthers, []string{own}},
-		"releases nothing":             {anyStore(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
-		"release deletes":              {releaseDeletes, []string{grows}},
-		"renews others' locks":         {renewsOthers, []string{own, "Own/RefusedRenewProlongsNothing"}},
-		"renews expired leases":        {renewsExpired, []string{"Lost/StaysLost"}},
-		"renew takes a lost key":       {renewTakesAgain, []string{"Lost/StaysLost"}},
-		"renew does nothing":           {renewDoesNothing, []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
-		"no TTL":                       {neverExpires, []string{"Expires/FreesTheKeysAfterUntil"}},
-		"a new owner in each attempt":  {newOwners, []string{"Reply/LostOnAcquire"}},
-		"passes on others' locks":      {passesOthers, []string{"HandOver/OnlyTheirOwn"}},
-		"passes the fence on":          {passes(without("fence")), []string{"HandOver/OnlyTheirOwn"}},
-		"passes what is left of a TTL": {passes(without("expires")), []string{"HandOver/HoldsUntilUntil"}},
-		"trust from the answer":        {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock":      {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"ignores ctx":                  {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
-		"the first of several keys":    {anyStore(locktest.TakesTheFirst), []string{"Multi/Refused"}},
-		"case ignored":                 {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
-		"spaces trimmed":               {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
-		"cut at 255 bytes":             {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
-		"any key is valid":             {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
-		"silence taken for an answer":  {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+		"grants held keys":            {driver: grantsHeldKeys, caught: []string{"Exclusion/SeveralStores", own, grows}},
+		"releases others' locks":      {driver: releasesOthers, caught: []string{own}},
+		"releases nothing":            {store: locktest.ReleasesNothing, caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"release deletes":             {driver: releaseDeletes, caught: []string{grows}},
+		"renews others' locks":        {driver: renewsOthers, caught: []string{own, "Own/RefusedRenewProlongsNothing"}},
+		"renews expired leases":       {driver: renewsExpired, caught: []string{"Lost/StaysLost"}},
+		"renew takes a lost key":      {driver: renewTakesAgain, caught: []string{"Lost/StaysLost"}},
+		"renew does nothing":          {driver: renewDoesNothing, caught: []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
+		"no TTL":                      {driver: neverExpires, caught: []string{"Expires/FreesTheKeysAfterUntil"}},
+		"a new owner in each attempt": {driver: newOwners, caught: []string{"Reply/LostOnAcquire"}},
+		"case ignored":                {store: renames(strings.ToLower), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"spaces trimmed":              {store: renames(strings.TrimSpace), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"cut at 255 bytes":            {store: renames(func(k string) string { return k[:min(len(k), 255)] }), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"silence taken for an answer": {store: locktest.Guesses, caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 
@@ -51,7 +48,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	for name, m := range mutants() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			locktest.WantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
+			locktest.WantFailing(t, target{url: url, driver: m.driver, store: m.store}.open, promises, m.caught...)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -32,7 +33,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if p.Lost() != 1 || lease.Fence != 1 {
 				t.Errorf("%d answers were lost, granted %+v; want 1, and the first grant", p.Lost(), lease)
 			}
-			if !try.reset && lease.Until.Sub(asked) < store.trust+store.requestTimeout {
+			if !try.reset && lease.Until.Sub(asked) < store.ttl-driver.DefaultMargin(store.ttl)+store.Limit() {
 				t.Error("Until counts from the first request, but the second one set the TTL")
 			}
 			if end := *stateOf(t, other, "k").Expires; end.Before(lease.Until) { // one machine, one clock
@@ -102,7 +103,7 @@ func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	}
 	// Each request waits for a sixth of the TTL, and the removal is a request too.
 	took, sent := time.Since(asked), p.Lost()
-	if most := 2 + int(took/store.requestTimeout); took < store.ttl/4 || sent > most {
+	if most := 2 + int(took/store.Limit()); took < store.ttl/4 || sent > most {
 		t.Errorf("gave up after %v and %d requests, want half the TTL", took, sent)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -51,21 +52,22 @@ func parse(t testing.TB, dsn string) *mysql.Config {
 // target is a server, and a kind of Store, to run on.
 type target struct {
 	dsn    string
-	edits  []string                          // change the migration of the locks, and the statements of one.go
+	edits  []string                          // change the migration of the locks, and the statements of one free key
 	broken func(locking.Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
 // open is a locktest.Open. Each Backend has a database of its own.
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
-	migration, take, pass, free := edited(t, g.edits...)
+	migration, take, free := edited(t, g.edits...)
 	database := newDatabase(t, g.dsn, migration)
 	store := func(cfg *mysql.Config, ttl time.Duration) (locking.Store, error) {
-		store, err := New(connect(t, cfg, 3), ttl)
+		m := newTable(connect(t, cfg, 3), ttl)
+		m.takeOne, m.freeOne = take, free
+		store, err := driver.New(m, settings(ttl))
 		if err != nil {
 			return nil, err
 		}
-		store.takeOne, store.passOne, store.freeOne = take, pass, free
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -84,9 +86,10 @@ func (g target) open(t testing.TB) locktest.Backend {
 	}
 }
 
-// sessions is a kind of SessionStore to run on.
+// sessions is a kind of Store of sessions to run on.
 type sessions struct {
-	broken func(*SessionStore) locking.Store
+	broken func(locking.Store) locking.Store
+	keep   func(context.Context, *session) error // replaces that of a session
 }
 
 func (g sessions) open(t testing.TB) locktest.Backend {
@@ -94,7 +97,11 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	server, space := parse(t, locktest.Env(t, env)), rand.Text()
 	monitor := connect(t, server, 1)
 	store := func(cfg *mysql.Config, _ time.Duration) (locking.Store, error) {
-		store := made(NewSessions(connect(t, cfg, 120), space)) // the suite holds a hundred keys at once
+		var d driver.Driver = newSessionsOf(connect(t, cfg, 120), space) // the suite holds a hundred keys at once
+		if g.keep != nil {
+			d = keeping{d.(*driver.Sessions[*session]), g.keep}
+		}
+		store := made(driver.New(d, sessionSettings))
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -131,14 +138,22 @@ func disturbed(t testing.TB, server *mysql.Config, ttl time.Duration, make func(
 	return locktest.Disturbed(store, p)
 }
 
+// opened is a Store, with its driver.
+type opened struct {
+	*driver.Store
+	*table
+}
+
 // newStore makes a Store in a new database of the shared server, and a pool on that database.
-func newStore(t testing.TB, ttl time.Duration) (*Store, *sql.DB) {
+func newStore(t testing.TB, ttl time.Duration) (*opened, *sql.DB) {
 	t.Helper()
 	db := newDB(t)
-	store, err := New(db, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return storeOn(t, db, ttl), db
+}
+
+func storeOn(t testing.TB, db *sql.DB, ttl time.Duration) *opened {
+	t.Helper()
+	store := made(New(db, ttl))
 	t.Cleanup(store.Close)
-	return store, db
+	return &opened{store, newTable(db, ttl)}
 }

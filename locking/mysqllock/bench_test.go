@@ -35,7 +35,7 @@ func BenchmarkUncontended(b *testing.B) {
 	for name, once := range map[string]func() error{
 		"SELECT-1":     func() error { _, err := db.ExecContext(b.Context(), `SELECT 1`); return err },
 		"Store":        locktest.HoldOnce(b, store),
-		"SessionStore": locktest.HoldOnce(b, session),
+		"Sessions":     locktest.HoldOnce(b, session),
 		"BEGIN-COMMIT": transaction(func(*sql.Tx) error { return nil }),
 		"Guard":        transaction(func(tx *sql.Tx) error { return Guard(b.Context(), tx, "k", 1) }),
 	} {
@@ -59,7 +59,7 @@ func BenchmarkHandOff(b *testing.B) {
 		b.Cleanup(session.Close)
 		tables, sessions = append(tables, store), append(sessions, session)
 	}
-	for name, stores := range map[string][]locking.Store{"Store": tables, "SessionStore": sessions} {
+	for name, stores := range map[string][]locking.Store{"Store": tables, "Sessions": sessions} {
 		b.Run(name, func(b *testing.B) { locktest.BenchmarkHandOff(b, stores...) })
 	}
 }

@@ -14,7 +14,7 @@ func TestContract(t *testing.T) {
 	locktest.Run(t, target{dsn: locktest.Env(t, env)}.open, promises)
 }
 
-// sessionPromises of a SessionStore. The server's own queue is FIFO, although MySQL's manual leaves the
+// sessionPromises of NewSessions. The server's own queue is FIFO, although MySQL's manual leaves the
 // order undefined.
 var sessionPromises = locktest.Promises{FIFO: true}
 

@@ -46,13 +46,13 @@ func newDatabase(t testing.TB, dsn, migration string) *mysql.Config {
 	return database
 }
 
-// edited returns the migration of the locks, and the statements of one.go, with pairs of text replaced.
-func edited(t testing.TB, edits ...string) (migration, take, pass, free string) {
+// edited returns the migration of the locks, and the statements of one free key, with pairs of text replaced.
+func edited(t testing.TB, edits ...string) (migration, take, free string) {
 	t.Helper()
 	text, err := Migrations.ReadFile("migrations/00002_locks.sql")
 	must(t, err)
-	parts := strings.Split(locktest.Edited(t, string(text)+"\x00"+takeOne+"\x00"+passOne+"\x00"+freeOne, edits...), "\x00")
-	return parts[0], parts[1], parts[2], parts[3]
+	parts := strings.Split(locktest.Edited(t, string(text)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
+	return parts[0], parts[1], parts[2]
 }
 
 func open(t testing.TB, cfg *mysql.Config) *sql.DB {

@@ -1,5 +1,5 @@
-// Package mysqllock implements locks with MySQL or MariaDB: a lease in a table (Store), named locks of a
-// session (GET_LOCK, SessionStore), and the check of a lease's fence in the transaction that
+// Package mysqllock implements locks with MySQL or MariaDB: a lease in a table (New), named locks of a
+// session (GET_LOCK, NewSessions), and the check of a lease's fence in the transaction that
 // writes (Guard).
 //
 // # The question
@@ -8,10 +8,10 @@
 // when may the holder rely on it?
 //
 //	the work is one transaction           SELECT … FOR UPDATE, of the row itself: no need of this package
-//	the work is longer than a transaction Store: expires, has a fence, works behind a proxy
-//	… and must not end by a clock         SessionStore: ends with its connection, no fence
-//	… and waiters must not poll           SessionStore: the server wakes them
-//	an old holder must not overwrite      Guard, with the fence of a Store or of any other lock
+//	the work is longer than a transaction New: expires, has a fence, works behind a proxy
+//	… and must not end by a clock         NewSessions: ends with its connection, no fence
+//	… and waiters must not poll           NewSessions: the server wakes them
+//	an old holder must not overwrite      Guard, with the fence of New or of any other lock
 //
 // # The lease
 //
@@ -38,21 +38,20 @@
 // meanwhile, or the clock in microseconds if that is greater: so it grows even if a row is deleted. The
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
-// MySQL has no LISTEN: a waiter tries again, after 1 to 50 ms. Of the waiters in one process only the
-// first does. A release in its process passes it the key: one UPDATE ends the lease and makes the next, with a greater fence.
-// After 6 ms of such grants the process pauses, so that others can take the key (locking.Poller). A refusal changes no row.
+// MySQL has no LISTEN: a waiter asks again, after 2 to 15 ms. Of the waiters in one process only the
+// first does (locking.Line). A process that others wait for leaves them the key for 15 ms after each 20 ms. A refusal changes no
+// row. What all stores need, such as the repetition of a request without an answer, is in package driver.
 //
 // # The session lock
 //
-// A lease of a SessionStore is a named lock of a session, which has a connection of its own. Its
+// A lease of NewSessions is a named lock of a session, which has a connection of its own. Its
 // Until is zero. Invariant: the server has at most one session with the lock of a key. That does not
 // bind the holder: when its connection breaks, the lock is free at once, and the holder hears of it
 // at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
 // what it protects needs a row lock as well.
 //
-// The waiters of one process for one key need one session more, not one each. A holder that releases asks the server whether
-// its session still has the lock, and passes it to the next waiter. After 5 ms it releases the lock, and the waiter
-// that is then first waits in the server, behind those of other processes (locking.Handoff).
+// The waiters of one process for one key need one session, not one each: that which is first waits in the server, behind those
+// of other processes, and the others behind it in this process (locking.Line).
 //
 // # Names
 //
@@ -97,15 +96,14 @@
 //
 // The package is longer than one lock, because it has a store of each kind, and the guard:
 //
-//	store.go, request.go  Store, and a request whose answer is lost
-//	one.go                one free key, without a procedure
-//	session.go            SessionStore (locking/handoff.go: its waiters)
-//	guard.go              Guard
-//	migrate.go            Migrate, and Migrations for another tool
+//	table.go    New: the lease in a table
+//	session.go  NewSessions: GET_LOCK
+//	guard.go    Guard
+//	migrate.go  Migrate, and Migrations for another tool
 //
 // # What goes wrong, and what happens then
 //
-//	Store                               what the holder sees                what other clients see
+//	New                                 what the holder sees                what other clients see
 //	the reply to acquire is lost        retried as the same owner, for      busy
 //	                                    half the TTL: the same fence
 //	no reply comes at all               ErrOutcomeUnknown after half the    busy for at most one
@@ -116,8 +114,6 @@
 //	when the lease is over              the fence differs                   one TTL
 //	the reply to release is lost        ErrOutcomeUnknown; retried in the   busy for at most one
 //	                                    background                          TTL after a renewal
-//	… which passed the key to a waiter  the same; both leases are removed   the waiter in this process
-//	in this process                                                         tries again
 //	the reply to renew is lost          an error that is not ErrLost: the   busy
 //	                                    old Until still holds
 //	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free, then a greater
@@ -136,15 +132,13 @@
 //	Galera, several primaries           an error (1213) when another node   the same
 //	                                    was faster
 //
-//	SessionStore
+//	NewSessions
 //	GET_LOCK returns NULL               ErrNull: neither granted nor busy   the session ends
 //	a reply to acquire or release is    ErrOutcomeUnknown; the session      free when the server has
 //	lost                                ends                                noticed
 //	a reply to renew is lost            an error that is not ErrLost        busy
 //	the session is killed, the server   Renew, Release: ErrLost             free at once: two holders
 //	restarts, wait_timeout is over                                          until the holder hears
-//	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
-//	is next                             the lock in another session
 //	a ctx ends while its request waits  the connection is closed            it leaves the queue within a second
 //	in the server
 //	the first waiter cannot connect     nothing                             those behind it in its process wait
@@ -169,8 +163,8 @@
 //	fence 0                                ErrUnfenced: the store cannot fence
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the resource
 //
-// A Store grants a key to the waiters of one process in the order of arrival, and promises no order among processes: one
-// may be granted several times as often as another. A SessionStore grants in the order of arrival in a process. Processes
+// In a process both stores grant in the order of arrival. New promises no order among processes: one
+// may be granted several times as often as another. With NewSessions processes
 // that have waiters alternate, whatever the number of their waiters.
 //
 // # The client
@@ -183,8 +177,8 @@
 // ended has an unknown outcome, and is undone in the background; and a session whose lock was asked
 // for in vain is never used again. What matters in the DSN:
 //
-//	readTimeout             0, or a SessionStore's waiters give up after it
-//	wait_timeout            for a SessionStore: longer than a lease is held (the server's default: 8 hours)
+//	readTimeout             0, or waiters of NewSessions give up after it
+//	wait_timeout            for NewSessions: longer than a lease is held (the server's default: 8 hours)
 //	checkConnLiveness       true, the default: Release notices a session that the server has ended
 //	interpolateParams       saves Guard a round trip; the stores send no placeholders
 //	clientFoundRows         makes no difference: Guard changes its row each time that it passes

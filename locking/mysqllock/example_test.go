@@ -72,7 +72,7 @@ func Example() {
 }
 
 // A batch that runs once at a time, for as long as its connection lives.
-func ExampleSessionStore() {
+func ExampleNewSessions() {
 	ctx := context.Background()
 	db, err := sql.Open("mysql", os.Getenv("SHOP_MYSQL_DSN")+"?wait_timeout=86400")
 	if err != nil {

@@ -9,12 +9,8 @@ import (
 	"shop/locking"
 )
 
-var (
-	// ErrUnfenced reports a call of Guard without a fence, or a transaction, which would guard nothing.
-	ErrUnfenced = errors.New("mysqllock: a guard needs a fence, and a transaction")
-	// ErrNoGuard reports a resource without a row in guards: see MakeGuards.
-	ErrNoGuard = errors.New("mysqllock: no guard: make it beforehand, with MakeGuards")
-)
+// ErrNoGuard reports a resource without a row in guards: see MakeGuards.
+var ErrNoGuard = errors.New("mysqllock: no guard: make it beforehand, with MakeGuards")
 
 // MakeGuards adds the rows that Guard needs, before there is traffic, each in a transaction of its own. It
 // does not change existing ones.
@@ -43,7 +39,7 @@ func Guard(ctx context.Context, tx *sql.Tx, resource string, fence locking.Fence
 		return err
 	}
 	if fence <= 0 || tx == nil {
-		return fmt.Errorf("%w: fence %d of %q, in a transaction: %t", ErrUnfenced, fence, resource, tx != nil)
+		return fmt.Errorf("%w: fence %d of %q, in a transaction: %t", locking.ErrUnfenced, fence, resource, tx != nil)
 	}
 	err := advance(ctx, tx, []byte(resource), fence)
 	if err != nil {

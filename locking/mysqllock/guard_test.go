@@ -135,7 +135,7 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 	if err := Guard(t.Context(), tx, "a", 1); !errors.Is(err, ErrNoGuard) || errors.Is(err, locking.ErrStale) {
 		t.Errorf("no row: %v, want ErrNoGuard", err)
 	}
-	if err := Guard(t.Context(), tx, "a", 0); !errors.Is(err, ErrUnfenced) {
+	if err := Guard(t.Context(), tx, "a", 0); !errors.Is(err, locking.ErrUnfenced) {
 		t.Errorf("fence 0: %v, want ErrUnfenced", err)
 	}
 	must(t, tx.Rollback())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -27,7 +28,6 @@ func mutants() map[string]mutant {
 		fence   = "IF(again, seen, " + clock + ")"
 		next    = "GREATEST(fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))"
 		as      = "),\n\t\t    owner = x'%[2]x'" // of one free key
-		pass    = "),\n\t\t    owner = x'%[1]x'"
 		free    = "WHERE name = k AND owner = who AND expires"
 		free1   = "AND owner = x'%[2]x' AND fence = %[3]d AND" // of one held key
 		mine    = "INTO held FROM locks\n        WHERE name = k AND owner = who AND fence = granted AND expires > UTC_TIMESTAMP(6)"
@@ -37,32 +37,25 @@ func mutants() map[string]mutant {
 	)
 	edit := func(edits ...string) []string { return edits }
 	return map[string]mutant{
-		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
+		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/SeveralStores", own, grows}},
 		"releases others' locks": {edits: edit(free, "WHERE name = k AND expires", free1, "AND"), caught: []string{own}},
 		"release does nothing":   {edits: edit(free, "WHERE FALSE AND expires", free1, "AND FALSE AND"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
 			edits:  edit("LAST_INSERT_ID(fence), owner = ''", "0, owner = ''", "SET owner = '',", "SET fence = 0, owner = '',", clock, "granted", next+as, "fence + 1"+as),
 			caught: []string{grows},
 		},
-		"fence that never grows":       {edits: edit(fence, "1", next+as, "1"+as), caught: []string{grows}},
-		"fence above that of a key":    {edits: edit("granted = GREATEST(granted, seen + 1)", "granted = seen + 1", clock, "granted"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
-		"passes on others' locks":      {edits: edit("AND owner = x'%[4]x' AND fence = %[5]d AND", "AND"), caught: []string{"HandOver/OnlyTheirOwn"}},
-		"passes the fence on":          {edits: edit(next+pass, "fence"+pass), caught: []string{"HandOver/OnlyTheirOwn"}},
-		"passes what is left of a TTL": {edits: edit("expires = UTC_TIMESTAMP(6) + INTERVAL %[2]d MICROSECOND", "expires = expires + INTERVAL 0 * %[2]d MICROSECOND"), caught: []string{"HandOver/HoldsUntilUntil"}},
-		"table in memory":              {edits: edit("ENGINE = InnoDB", "ENGINE = MEMORY"), caught: []string{"Fence/SurvivesRestart"}},
-		"renews others' locks":         {edits: edit(mine, strings.Replace(mine, "owner = who AND ", "", 1)), caught: []string{own}},
-		"renews expired leases":        {edits: edit(mine, strings.Replace(mine, " AND expires > UTC_TIMESTAMP(6)", "", 1)), caught: []string{"Lost/StaysLost"}},
-		"renew, then compare":          {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
-		"renew does nothing":           {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
+		"fence that never grows":    {edits: edit(fence, "1", next+as, "1"+as), caught: []string{grows}},
+		"fence above that of a key": {edits: edit("granted = GREATEST(granted, seen + 1)", "granted = seen + 1", clock, "granted"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"table in memory":           {edits: edit("ENGINE = InnoDB", "ENGINE = MEMORY"), caught: []string{"Fence/SurvivesRestart"}},
+		"renews others' locks":      {edits: edit(mine, strings.Replace(mine, "owner = who AND ", "", 1)), caught: []string{own}},
+		"renews expired leases":     {edits: edit(mine, strings.Replace(mine, " AND expires > UTC_TIMESTAMP(6)", "", 1)), caught: []string{"Lost/StaysLost"}},
+		"renew, then compare":       {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
 		"no TTL": {edits: edit("fence = granted, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "fence = granted, expires = '9999-12-31'",
 			"UTC_TIMESTAMP(6) + INTERVAL %[3]d MICROSECOND", "'9999-12-31'"), caught: []string{freed}},
-		"own request forgotten":   {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
-		"names with a collation":  {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
-		"takes key by key":        {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
-		"trust from the answer":   {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock": {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
-		"ignores ctx":             {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"any key is valid":        {broken: renames(func(string) string { return "k" }), caught: []string{"Keys/InvalidAreErrKey"}},
+		"own request forgotten":  {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
+		"names with a collation": {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"takes key by key":       {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
 		"silence taken for an answer": {
 			broken: locktest.Guesses,
 			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},
@@ -106,20 +99,21 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	var tests []func(*testing.T)
 	for name, m := range map[string]struct {
-		broken func(*SessionStore) locking.Store
+		broken func(locking.Store) locking.Store
+		keep   func(context.Context, *session) error
 		caught []string
 	}{
-		"grants held keys":                    {anySession(grantsHeldKeys), []string{"Exclusion/SeveralStores", own}},
-		"release does nothing":                {anySession(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
-		"renew does nothing":                  {anySession(locktest.RenewsBlindly), []string{own, "Lost/StaysLost"}},
-		"renew on the connection of the lock": {renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
-		"a fence that is none":                {anySession(locktest.NumbersGrants), []string{"Fence/None"}},
-		"ignores ctx":                         {anySession(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"case ignored":                        {anySession(renames(strings.ToLower)), []string{"Keys/OddOnesNeverCollide"}},
-		"cut at 64 characters":                {anySession(renames(cut)), []string{"Keys/OddOnesNeverCollide"}},
-		"silence taken for an answer":         {anySession(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+		"grants held keys":                    {grantsHeldKeys, nil, []string{"Exclusion/SeveralStores", own}},
+		"release does nothing":                {locktest.ReleasesNothing, nil, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {locktest.RenewsBlindly, nil, []string{own, "Lost/StaysLost"}},
+		"renew on the connection of the lock": {nil, renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
+		"a fence that is none":                {locktest.NumbersGrants, nil, []string{"Fence/None"}},
+		"ignores ctx":                         {locktest.Deaf, nil, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"case ignored":                        {renames(strings.ToLower), nil, []string{"Keys/OddOnesNeverCollide"}},
+		"cut at 64 characters":                {renames(cut), nil, []string{"Keys/OddOnesNeverCollide"}},
+		"silence taken for an answer":         {locktest.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
 	} {
-		broken := sessions{broken: m.broken}
+		broken := sessions{m.broken, m.keep}
 		tests = append(tests, func(t *testing.T) {
 			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, sessionPromises, m.caught...) })
 		})
@@ -129,28 +123,28 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 
 func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
 
-func trustsFromTheAnswer(s locking.Store) locking.Store {
-	return locktest.TrustsFromTheAnswer(s, s.(*Store).trust)
-}
-
 func renames(encode func(string) string) func(locking.Store) locking.Store {
 	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
 func cut(key string) string { return key[:min(len(key), 64)] }
 
-func anySession(broken func(locking.Store) locking.Store) func(*SessionStore) locking.Store {
-	return func(s *SessionStore) locking.Store { return broken(s) }
+// keeping is a driver with another Keep.
+type keeping struct {
+	*driver.Sessions[*session]
+	keep func(context.Context, *session) error
+}
+
+func (d keeping) Keep(ctx context.Context, l locking.Lease) error {
+	x, held := d.Of(l)
+	if !held {
+		return locking.ErrLost
+	}
+	return d.keep(ctx, x)
 }
 
 // renewsOnItsConnection asks the session itself, which an answer that is lost ends.
-func renewsOnItsConnection(s *SessionStore) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-		x, held := s.sessions.Get(l)
-		if !held {
-			return l, locking.ErrLost
-		}
-		_, err := ask(ctx, answerTimeout, x.conn, `SELECT IS_USED_LOCK('%s') > 0`, x.lock)
-		return l, err
-	}}
+func renewsOnItsConnection(ctx context.Context, x *session) error {
+	_, err := ask(ctx, answerTimeout, x.conn, `SELECT IS_USED_LOCK('%s') > 0`, x.lock)
+	return err
 }

@@ -6,46 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
-
-// The first waiter of a process sends requests, and the others wait behind it.
-func TestAcquire_WaitsInOneQueueOfTheProcess(t *testing.T) {
-	t.Parallel()
-	store, db := newStore(t, time.Minute)
-	other, err := New(db, time.Minute)
-	must(t, err)
-	t.Cleanup(other.Close)
-	held := locktest.Taken(t, other, "a", "b")
-	const waiters = 5
-	order := make(chan int, waiters)
-	var all sync.WaitGroup
-	for i := range waiters {
-		all.Go(func() {
-			lease, err := store.Acquire(t.Context(), "b")
-			order <- i
-			if err == nil {
-				err = store.Release(t.Context(), lease)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.poller.Len("b") == i+1 })
-	}
-	must(t, other.Release(t.Context(), held))
-	all.Wait()
-	for want := range waiters {
-		if got := <-order; got != want {
-			t.Errorf("waiter %d was granted the key, want %d", got, want)
-		}
-	}
-}
 
 // locked locks the one row of the locks in a transaction, and starts a request that waits for the row.
 func locked[R any](t *testing.T, db *sql.DB, request func() (R, error)) (tx *sql.Tx, answer <-chan locktest.Outcome[R]) {
@@ -68,19 +35,19 @@ func waiting(t *testing.T, db *sql.DB) int64 {
 // expiredBehindARow renews a lease that expires while the request waits for its row.
 func expiredBehindARow(t *testing.T, edits ...string) error {
 	t.Helper()
-	migration, _, _, _ := edited(t, edits...)
+	migration, _, _ := edited(t, edits...)
 	db := connect(t, newDatabase(t, locktest.Env(t, env), migration), 16)
-	store, err := New(db, time.Second)
-	must(t, err)
+	o := settings(time.Second)
+	o.Limit = time.Minute
+	store := made(driver.New(newTable(db, time.Second), o))
 	t.Cleanup(store.Close)
-	store.requestTimeout = time.Minute
 	lease := locktest.Taken(t, store, "k")
 	tx, answer := locked(t, db, func() (locking.Lease, error) { return store.Renew(t.Context(), lease) })
 	locktest.Eventually(t, "the lease expires", func() bool {
 		return number(t, db, `SELECT COUNT(*) FROM locks WHERE expires < UTC_TIMESTAMP(6)`) > 0
 	})
 	must(t, tx.Rollback())
-	_, err = (<-answer).Pair()
+	_, err := (<-answer).Pair()
 	return err
 }
 
@@ -138,7 +105,7 @@ func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
 	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want ErrLost", err)
 	}
-	if second := locktest.Taken(t, store, "k"); second.Fence <= first.Fence {
+	if second := locktest.Taken(t, storeOn(t, db, time.Minute), "k"); second.Fence <= first.Fence {
 		t.Errorf("fence %d after %d", second.Fence, first.Fence)
 	}
 }
@@ -165,9 +132,7 @@ func TestTryAcquire_TheAnswerOfAProcedureIsLost(t *testing.T) {
 	p := locktest.NewFaults(t, server.Addr, func(request []byte) bool { return bytes.Contains(request, []byte("CALL locks_acquire")) })
 	through := server.Clone()
 	through.Addr = p.Addr
-	store, err := New(connect(t, through, 3), 10*time.Second)
-	must(t, err)
-	t.Cleanup(store.Close)
+	store := storeOn(t, connect(t, through, 3), 10*time.Second)
 	p.Lose(1)
 	lease, err := store.TryAcquire(t.Context(), "k")
 	must(t, err)
@@ -188,9 +153,9 @@ func duplicateRequestsMakeOneGrant(t *testing.T, keys []string) {
 	store, _ := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, keys...)
 	again := func() locking.Fence {
-		fence, err := store.grant(t.Context(), lease.Keys, lease.Owner)
+		grant, err := store.Take(t.Context(), lease.Keys, lease.Owner, false)
 		must(t, err)
-		return locking.Fence(fence)
+		return grant.Fence
 	}
 	if fence := again(); fence != lease.Fence {
 		t.Errorf("fence %d for the second request, %d for the first", fence, lease.Fence)
@@ -224,7 +189,7 @@ func TestRenew_QuotesTheOwner(t *testing.T) {
 func TestStore_DoesNotDependOnTheSettingsOfItsSessions(t *testing.T) {
 	t.Parallel()
 	server := newDatabase(t, locktest.Env(t, env), "")
-	var stores []*Store
+	var stores []*opened
 	for dsn, set := range map[string]string{
 		"?time_zone=%27%2B09%3A00%27&charset=latin1":                 "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
 		"?time_zone=%27-05%3A00%27&clientFoundRows=true":             "SET autocommit = 0",
@@ -233,10 +198,7 @@ func TestStore_DoesNotDependOnTheSettingsOfItsSessions(t *testing.T) {
 		cfg := parse(t, locktest.Env(t, env)+server.DBName+dsn)
 		db := connect(t, cfg, 1) // the connection that is set
 		exec(t, db, set)
-		store, err := New(db, time.Minute)
-		must(t, err)
-		t.Cleanup(store.Close)
-		stores = append(stores, store)
+		stores = append(stores, storeOn(t, db, time.Minute))
 	}
 	last := locking.Fence(0)
 	for round := range 12 {
@@ -256,35 +218,13 @@ func TestStore_DoesNotDependOnTheSettingsOfItsSessions(t *testing.T) {
 	}
 }
 
-func TestClose_RefusesLaterRequests(t *testing.T) {
-	t.Parallel()
-	store, _ := newStore(t, time.Minute)
-	lease := locktest.Taken(t, store, "k")
-	waiter := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
-	locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.poller.Len("k") == 1 })
-	store.Close()
-	store.Close() // a second Close has no effect
-	if _, err := (<-waiter).Pair(); !errors.Is(err, ErrClosed) {
-		t.Errorf("a waiter: got %v, want ErrClosed", err)
-	}
-	_, acquire := store.TryAcquire(t.Context(), "k")
-	_, renew := store.Renew(t.Context(), lease)
-	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(t.Context(), lease)} {
-		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
-			t.Errorf("%s: %v, want ErrClosed", verb, err)
-		}
-	}
-}
-
 // A missing table is not an outcome that is unknown, and is reported at once.
 func TestTryAcquire_WithoutTheMigrationsFailsAtOnce(t *testing.T) {
 	t.Parallel()
-	store, err := New(connect(t, parse(t, locktest.Env(t, env)+"mysql"), 1), time.Hour)
-	must(t, err)
-	t.Cleanup(store.Close)
+	store := storeOn(t, connect(t, parse(t, locktest.Env(t, env)+"mysql"), 1), time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = store.TryAcquire(ctx, "k")
+	_, err := store.TryAcquire(ctx, "k")
 	if code(err) != 1146 || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("got %v, want the server's 1146", err)
 	}
@@ -298,7 +238,7 @@ func TestNew_WithoutADBIsAnError(t *testing.T) {
 	if _, err := NewSessions(nil, ""); !errors.Is(err, locking.ErrNoClient) {
 		t.Errorf("NewSessions: got %v, want ErrNoClient", err)
 	}
-	if err := Guard(t.Context(), nil, "k", 1); !errors.Is(err, ErrUnfenced) {
+	if err := Guard(t.Context(), nil, "k", 1); !errors.Is(err, locking.ErrUnfenced) {
 		t.Errorf("Guard: got %v, want ErrUnfenced", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -21,9 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // target is a PostgreSQL, and a kind of Store, to run on.
 type target struct {
 	url    string
-	sql    string                     // changes the table of the migrations
-	edits  []string                   // change the migration of the locks, and the statements of one.go
-	broken func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
+	sql    string                            // changes the table of the migrations
+	edits  []string                          // change the migration of the locks, and the statements of one free key
+	broken func(locking.Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
 // open is a locktest.Open. Each Backend has a schema of its own.
@@ -38,11 +39,12 @@ func (g target) open(t testing.TB) locktest.Backend {
 		exec(t, connect(t, schema, 1), migration)
 	}
 	store := func(url string, ttl time.Duration) (locking.Store, error) {
-		store, err := New(connect(t, url, 3), ttl)
+		p := newTable(connect(t, url, 3), ttl)
+		p.takeOne, p.freeOne = take, free
+		store, err := driver.New(p, settings(ttl))
 		if err != nil {
 			return nil, err
 		}
-		store.takeOne, store.freeOne = take, free
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -61,17 +63,22 @@ func (g target) open(t testing.TB) locktest.Backend {
 	}
 }
 
-// sessions is a PostgreSQL, and a kind of SessionStore, to run on.
+// sessions is a PostgreSQL, and a kind of Store of sessions, to run on.
 type sessions struct {
 	url    string
-	broken func(*SessionStore) locking.Store
+	broken func(locking.Store) locking.Store
+	keep   func(context.Context, *session) error // replaces that of a session
 }
 
 func (g sessions) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	space, monitor := rand.Text(), connect(t, g.url, 1)
 	store := func(url string, _ time.Duration) (locking.Store, error) {
-		store := made(NewSessions(connect(t, url, 120), space)) // the suite holds a hundred keys at once
+		var d driver.Driver = newSessionsOf(connect(t, url, 120), space) // the suite holds a hundred keys at once
+		if g.keep != nil {
+			d = keeping{d.(*driver.Sessions[*session]), g.keep}
+		}
+		store := made(driver.New(d, sessionSettings))
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -131,14 +138,23 @@ func startServer(t testing.TB) (*locktest.Server, string) {
 	})
 }
 
+// opened is a Store, with its driver.
+type opened struct {
+	*driver.Store
+	*table
+}
+
 // newStore makes a Store in a new schema of the shared server, and a pool on that schema.
-func newStore(t testing.TB, ttl time.Duration) (*Store, *pgxpool.Pool) {
+func newStore(t testing.TB, ttl time.Duration) (*opened, *pgxpool.Pool) {
 	t.Helper()
 	pool := newPool(t)
-	store, err := New(pool, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return storeOn(t, pool, ttl), pool
+}
+
+// storeOn makes a Store like that of another process: a Store knows which keys it has granted itself.
+func storeOn(t testing.TB, pool *pgxpool.Pool, ttl time.Duration) *opened {
+	t.Helper()
+	store := made(New(pool, ttl))
 	t.Cleanup(store.Close)
-	return store, pool
+	return &opened{store, newTable(pool, ttl)}
 }

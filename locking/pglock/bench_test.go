@@ -32,7 +32,7 @@ func BenchmarkUncontended(b *testing.B) {
 	for name, once := range map[string]func() error{
 		"SELECT-1":     func() error { _, err := pool.Exec(b.Context(), `SELECT 1`); return err },
 		"Store":        locktest.HoldOnce(b, store),
-		"SessionStore": locktest.HoldOnce(b, session),
+		"Sessions":     locktest.HoldOnce(b, session),
 		"BEGIN-COMMIT": inTx(func(context.Context, pgx.Tx) error { return nil }),
 		"XactLock":     inTx(func(ctx context.Context, tx pgx.Tx) error { return XactLock(ctx, tx, b.Name()) }),
 		"XactLockRow":  inTx(func(ctx context.Context, tx pgx.Tx) error { return XactLockRow(ctx, tx, "locks", 7) }),
@@ -73,7 +73,7 @@ func BenchmarkHandOff(b *testing.B) {
 		b.Cleanup(session.Close)
 		tables, sessions = append(tables, store), append(sessions, session)
 	}
-	for name, stores := range map[string][]locking.Store{"Store": tables, "SessionStore": sessions} {
+	for name, stores := range map[string][]locking.Store{"Store": tables, "Sessions": sessions} {
 		b.Run(name, func(b *testing.B) { locktest.BenchmarkHandOff(b, stores...) })
 	}
 }

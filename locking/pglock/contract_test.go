@@ -14,7 +14,7 @@ func TestContract(t *testing.T) {
 	locktest.Run(t, target{url: locktest.Env(t, "SHOP_POSTGRES_URL")}.open, promises)
 }
 
-// sessionPromises of a SessionStore: PostgreSQL's own queue is FIFO. The suite's waiters have a Store each, so a process each.
+// sessionPromises of NewSessions: PostgreSQL's own queue is FIFO. The suite's waiters have a Store each, so a process each.
 var sessionPromises = locktest.Promises{FIFO: true}
 
 // The suite holds about a hundred keys at once, each on a connection: too many for a shared server.

@@ -1,5 +1,5 @@
-// Package pglock implements locks with PostgreSQL: a lease in a table (Store), advisory locks of a
-// session (SessionStore) and of a transaction (XactLock), a lock on a row that exists for
+// Package pglock implements locks with PostgreSQL: a lease in a table (New), advisory locks of a
+// session (NewSessions) and of a transaction (XactLock), a lock on a row that exists for
 // nothing else (LockRow), and the check of a lease's fence in the transaction that writes (Guard).
 //
 // # The question
@@ -10,11 +10,11 @@
 //	the work is one transaction                 XactLock, TryXactLock, XactLockWithin: ends with the transaction
 //	… on a row that does not exist yet          XactLockRow, or XactLock with a name
 //	… and two names must never be one lock      LockRow: the name itself, but it needs a row
-//	the work is longer than a transaction       Store: expires, has a fence, works behind a pooler
-//	… and is taken in a transaction that must   TryXactLease: a lease of Store
+//	the work is longer than a transaction       New: expires, has a fence, works behind a pooler
+//	… and is taken in a transaction that must   TryXactLease: a lease of New
 //	not wait
-//	… and its lock must not expire              SessionStore: ends with its connection, no fence
-//	an old holder must not overwrite            Guard, with the fence of a Store or of any other lock
+//	… and its lock must not expire              NewSessions: ends with its connection, no fence
+//	an old holder must not overwrite            Guard, with the fence of New or of any other lock
 //
 // # The lease
 //
@@ -51,18 +51,15 @@
 //
 // # The session lock
 //
-// A lease of a SessionStore is an advisory lock of a session, which has a connection of its own. Its
+// A lease of NewSessions is an advisory lock of a session, which has a connection of its own. Its
 // Until is zero. Invariant: the server has at most one session with the lock of a key. That does not
 // bind the holder: when its connection breaks, the lock is free at once, and the holder hears of it
 // at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
 // what it protects needs a row lock as well.
 //
-// The waiters of one process for one key need one session more, not one each. A holder that releases asks the server whether
-// its session is alive, and passes it with its lock to the next waiter. After 5 ms it unlocks, and the waiter
-// that is then first waits in PostgreSQL, behind those of other processes (locking.Handoff).
-//
-// A request for a free key, and its release, take about as long as the bare statements (bin/peers): they are prepared
-// on each connection once. A request that finds the key busy sends a second, which waits.
+// The waiters of one process for one key need one session, not one each: that which is first waits in PostgreSQL, behind those
+// of other processes, and the others behind it in this process (locking.Line). A request that finds the key busy sends a
+// second, which waits.
 //
 // # The guard
 //
@@ -100,17 +97,15 @@
 //
 // The package is longer than one lock, because it has a store of each kind, the locks of a transaction, and the guard:
 //
-//	store.go, request.go  Store, and a request whose answer is lost
-//	one.go                one free key, without a function
-//	wait.go               its Acquire: one LISTEN for all waiters of a process
-//	session.go            SessionStore (locking/handoff.go: its waiters)
-//	xact.go               the locks of the caller's transaction
-//	guard.go              Guard
-//	migrate.go            Migrate, and Migrations for another tool
+//	store.go    New: the lease in a table (package driver: what all stores need)
+//	session.go  NewSessions: advisory locks of sessions
+//	xact.go     the locks of the caller's transaction
+//	guard.go    Guard
+//	migrate.go  Migrate, and Migrations for another tool
 //
 // # What goes wrong, and what happens then
 //
-//	Store                               what the holder sees                what other clients see
+//	New                                 what the holder sees                what other clients see
 //	the reply to acquire is lost        retried as the same owner, for      busy
 //	                                    half the TTL: the same fence
 //	no reply comes at all               ErrOutcomeUnknown after half the    busy for at most one
@@ -137,7 +132,7 @@
 //	default_transaction_isolation is    an error (40001) when another       the same
 //	above READ COMMITTED                request for the key was faster
 //
-//	SessionStore
+//	NewSessions
 //	a reply to acquire or release is    ErrOutcomeUnknown; the session      free when the server has
 //	lost                                ends                                noticed
 //	a reply to renew is lost            an error that is not ErrLost        busy
@@ -145,8 +140,6 @@
 //	server restarts                                                         until the holder hears
 //	idle_session_timeout is over        Renew, Release: ErrLost             the same: set it to 0 for the role or in the
 //	                                                                        URL, since a held session sends nothing
-//	… and a waiter of its process       Release: ErrLost; the waiter takes  the same
-//	is next                             the lock in another session
 //	the first waiter cannot connect     nothing                             those behind it in its process wait
 //	                                                                        for as long: set connect_timeout
 //	the holder's machine disappears     nothing                             busy until TCP keep-alive gives
@@ -189,7 +182,7 @@
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the
 //	                                       resource, or store it with the fence, as package transfer does
 //
-// A Store promises no order of its waiters. A SessionStore grants in the order of arrival in a process. Processes
+// In a process both stores grant in the order of arrival. New promises no order among processes. With NewSessions processes
 // that have waiters alternate, whatever the number of their waiters.
 //
 // # Sources

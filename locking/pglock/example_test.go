@@ -63,7 +63,7 @@ func Example() {
 }
 
 // A batch that runs once at a time, for as long as its connection lives.
-func ExampleSessionStore() {
+func ExampleNewSessions() {
 	ctx := context.Background()
 	pool, done := open(ctx)
 	defer done()

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -10,10 +9,6 @@ import (
 
 	"shop/locking"
 )
-
-// ErrUnfenced reports a call of Guard that would guard nothing: without a fence, or
-// outside of a transaction.
-var ErrUnfenced = errors.New("pglock: a guard needs a fence, and a transaction")
 
 // Tx is a pgx.Tx, or a *pgxpool.Conn on which BEGIN was sent. A pool is neither, and
 // does not compile.
@@ -33,10 +28,10 @@ func Guard(ctx context.Context, tx Tx, resource string, fence locking.Fence) err
 		return err
 	}
 	if fence <= 0 {
-		return fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, resource)
+		return fmt.Errorf("%w: fence %d of %q", locking.ErrUnfenced, fence, resource)
 	}
 	if locking.CheckClient(tx) != nil || tx.Conn().PgConn().TxStatus() == 'I' {
-		return fmt.Errorf("%w: %q is guarded in autocommit", ErrUnfenced, resource)
+		return fmt.Errorf("%w, and a transaction: %q is guarded in autocommit", locking.ErrUnfenced, resource)
 	}
 	// Check, lock and update are one statement. A statement that finds the row locked
 	// waits for the end of that transaction, and evaluates WHERE on the row as it is then.

@@ -107,7 +107,7 @@ func TestGuard_UnderASnapshotALostRaceIs40001First(t *testing.T) {
 func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
-	if err := write(t, pool, "a", 0); !errors.Is(err, ErrUnfenced) {
+	if err := write(t, pool, "a", 0); !errors.Is(err, locking.ErrUnfenced) {
 		t.Errorf("fence 0: %v, want ErrUnfenced", err)
 	}
 	conn, err := pool.Acquire(t.Context())
@@ -115,7 +115,7 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := Guard(t.Context(), conn, "a", 1); !errors.Is(err, ErrUnfenced) {
+	if err := Guard(t.Context(), conn, "a", 1); !errors.Is(err, locking.ErrUnfenced) {
 		t.Errorf("in autocommit: %v, want ErrUnfenced", err)
 	}
 	if n := number(t, pool, `SELECT count(*) FROM guards`); n != 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -17,7 +18,7 @@ import (
 // mutant is a wrong variant of a Store, and the checks that must notice it.
 type mutant struct {
 	sql    string
-	edits  []string // of the migration of the locks, and of the statements of one.go
+	edits  []string // of the migration of the locks, and of the statements of one free key
 	broken func(locking.Store) locking.Store
 	caught []string
 }
@@ -31,7 +32,7 @@ func mutants() map[string]mutant {
 	renewal := "UPDATE locks SET expires = clock_timestamp() + ttl WHERE key = ANY (keys);"
 	edit := func(edits ...string) []string { return edits }
 	return map[string]mutant{
-		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
+		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/SeveralStores", own, grows}},
 		"releases others' locks": {edits: edit(free, strings.TrimSuffix(free, " AND owner = who"), freeOne, strings.TrimSuffix(freeOne, " AND owner = $2")+" AND $2 <> ''"), caught: []string{own}},
 		"release does nothing":   {edits: edit(free, free+" AND false", freeOne, freeOne+" AND false"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
@@ -49,12 +50,6 @@ func mutants() map[string]mutant {
 		"no TTL":                    {edits: edit("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'", nextOfOne+", expires = clock_timestamp() + $3::interval", nextOfOne+", expires = 'infinity'::timestamptz + 0 * $3::interval", nextOfWaiter+", expires = clock_timestamp() + ttl", nextOfWaiter+", expires = 'infinity'"), caught: []string{freed}},
 		"own request forgotten":     {edits: edit("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
 		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
-		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock":   {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
-		"ignores ctx":               {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"case ignored":              {broken: renames(strings.ToLower), caught: []string{"Keys/OddOnesNeverCollide"}},
-		"spaces trimmed":            {broken: renames(strings.TrimSpace), caught: []string{"Keys/OddOnesNeverCollide"}},
-		"any key is valid":          {broken: renames(func(string) string { return "k" }), caught: []string{"Keys/InvalidAreErrKey"}},
 		"silence taken for an answer": {
 			broken: locktest.Guesses,
 			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},
@@ -69,12 +64,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	url := locktest.Env(t, "SHOP_POSTGRES_URL")
 	var tests []func(*testing.T)
 	for name, m := range mutants() {
-		broken := target{url: url, sql: m.sql, edits: m.edits, broken: func(s *Store) locking.Store {
-			if m.broken == nil {
-				return s
-			}
-			return m.broken(s)
-		}}
+		broken := target{url: url, sql: m.sql, edits: m.edits, broken: m.broken}
 		tests = append(tests, func(t *testing.T) {
 			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, promises, m.caught...) })
 		})
@@ -103,19 +93,20 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	var tests []func(*testing.T)
 	for name, m := range map[string]struct {
-		broken func(*SessionStore) locking.Store
+		broken func(locking.Store) locking.Store
+		keep   func(context.Context, *session) error
 		caught []string
 	}{
-		"grants held keys":                    {func(s *SessionStore) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }, []string{"Exclusion/SeveralStores", own}},
-		"release does nothing":                {anySession(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
-		"renew does nothing":                  {anySession(locktest.RenewsBlindly), []string{own, "Lost/StaysLost"}},
-		"renew on the connection of the lock": {renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
-		"a fence that is none":                {anySession(locktest.NumbersGrants), []string{"Fence/None"}},
-		"ignores ctx":                         {anySession(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"spaces trimmed":                      {func(s *SessionStore) locking.Store { return locktest.Renames(s, strings.TrimSpace) }, []string{"Keys/OddOnesNeverCollide"}},
-		"silence taken for an answer":         {anySession(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+		"grants held keys":                    {grantsHeldKeys, nil, []string{"Exclusion/SeveralStores", own}},
+		"release does nothing":                {locktest.ReleasesNothing, nil, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {locktest.RenewsBlindly, nil, []string{own, "Lost/StaysLost"}},
+		"renew on the connection of the lock": {nil, renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
+		"a fence that is none":                {locktest.NumbersGrants, nil, []string{"Fence/None"}},
+		"ignores ctx":                         {locktest.Deaf, nil, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"spaces trimmed":                      {renames(strings.TrimSpace), nil, []string{"Keys/OddOnesNeverCollide"}},
+		"silence taken for an answer":         {locktest.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
 	} {
-		broken := sessions{url: locktest.Env(t, "SHOP_POSTGRES_URL"), broken: m.broken}
+		broken := sessions{locktest.Env(t, "SHOP_POSTGRES_URL"), m.broken, m.keep}
 		tests = append(tests, func(t *testing.T) {
 			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, sessionPromises, m.caught...) })
 		})
@@ -123,7 +114,7 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
 }
 
-// edited returns the migration of the locks, and the statements of one.go, with pairs of text replaced.
+// edited returns the migration of the locks, and the statements of one free key, with pairs of text replaced.
 func edited(t testing.TB, edits ...string) (migration, take, free string) {
 	t.Helper()
 	sql, err := Migrations.ReadFile("migrations/00002_locks.sql")
@@ -136,28 +127,26 @@ func edited(t testing.TB, edits ...string) (migration, take, free string) {
 
 func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
 
-func trustsFromTheAnswer(s locking.Store) locking.Store {
-	return locktest.TrustsFromTheAnswer(s, s.(*Store).trust)
-}
-
 func renames(encode func(string) string) func(locking.Store) locking.Store {
 	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
-func anySession(broken func(locking.Store) locking.Store) func(*SessionStore) locking.Store {
-	return func(s *SessionStore) locking.Store { return broken(s) }
+// keeping is a driver with another Keep.
+type keeping struct {
+	*driver.Sessions[*session]
+	keep func(context.Context, *session) error
+}
+
+func (d keeping) Keep(ctx context.Context, l locking.Lease) error {
+	x, held := d.Of(l)
+	if !held {
+		return locking.ErrLost
+	}
+	return d.keep(ctx, x)
 }
 
 // renewsOnItsConnection pings the session, which an answer that is lost ends.
-func renewsOnItsConnection(s *SessionStore) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-		x, held := s.sessions.Get(l)
-		if !held {
-			return l, locking.ErrLost
-		}
-		limited, cancel := context.WithTimeout(ctx, answerTimeout)
-		defer cancel()
-		_, err := x.conn.Exec(limited, `SELECT 'advisory'`, pgx.QueryExecModeExec)
-		return l, classify(ctx, err)
-	}}
+func renewsOnItsConnection(ctx context.Context, x *session) error {
+	_, err := x.conn.Exec(ctx, `SELECT 'advisory'`, pgx.QueryExecModeExec)
+	return classify(err)
 }

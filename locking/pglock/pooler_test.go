@@ -42,7 +42,7 @@ func (p pooled) occupy() (free func()) {
 	}
 }
 
-func TestSessionStore_BehindATransactionPoolerHasTwoHoldersAndLeaks(t *testing.T) {
+func TestNewSessions_BehindATransactionPoolerHasTwoHoldersAndLeaks(t *testing.T) {
 	t.Parallel()
 	p := newPooled(t)
 	pools := [2]*pgxpool.Pool{p.client(), p.client()}
@@ -90,14 +90,9 @@ func TestXactLock_BehindATransactionPoolerExcludesAndEnds(t *testing.T) {
 func TestStore_BehindATransactionPoolerExcludesAndItsWaitersPoll(t *testing.T) {
 	t.Parallel()
 	p := newPooled(t)
-	var stores [2]*Store
+	var stores [2]*opened
 	for i := range stores {
-		s, err := New(p.client(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		stores[i] = s
+		stores[i] = storeOn(t, p.client(), time.Minute)
 	}
 	lease := locktest.Taken(t, stores[0], "k")
 	_, err := stores[1].TryAcquire(t.Context(), "k")

@@ -20,8 +20,7 @@ import (
 func TestSession_LimitsOnlyItsOwnAnswers(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	other := made(NewSessions(pool, store.space))
-	t.Cleanup(other.Close)
+	other := sessionsIn(t, pool, store.space)
 	lease := locktest.Taken(t, store, "k")
 	_, err := other.TryAcquire(t.Context(), "k")
 	locktest.WantBusy(t, err)
@@ -100,9 +99,13 @@ func TestSession_ReleaseThatIsRefusedFreesTheKey(t *testing.T) {
 	t.Parallel()
 	store, _ := newSessions(t)
 	lease := locktest.Taken(t, store, "k")
-	x, _ := store.sessions.Get(lease)
-	_, err := x.conn.Exec(t.Context(), `DEALLOCATE ALL`)
+	x, _ := store.sessions.Of(lease)
+	_, err := x.conn.Exec(t.Context(), `BEGIN`)
 	must(t, err)
+	_, err = x.conn.Exec(t.Context(), `SELECT 1/0`)
+	if err == nil {
+		t.Fatal("want a transaction that refuses everything")
+	}
 	if err := store.Release(t.Context(), lease); err == nil || errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want the error of the server", err)
 	}
@@ -114,14 +117,13 @@ func TestSession_ReleaseThatIsRefusedFreesTheKey(t *testing.T) {
 func TestSession_AbandonLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	x, err := store.take(t.Context(), "k", true)
+	x, err := store.sessions.Open(t.Context(), "k", true)
 	must(t, err)
 	x.abandon()
 	if n := pool.Stat().TotalConns(); n != 1 {
 		t.Errorf("the pool has %d connections, want that of the waiter", n)
 	}
-	other := made(NewSessions(connect(t, pool.Config().ConnString(), 1), store.space))
-	t.Cleanup(other.Close)
+	other := sessionsIn(t, connect(t, pool.Config().ConnString(), 1), store.space)
 	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 }
 
@@ -154,7 +156,7 @@ func TestSession_CloseEndsTheWaitForAConnection(t *testing.T) {
 		for range waiters {
 			select {
 			case err := <-results:
-				if !errors.Is(err, ErrClosed) {
+				if !errors.Is(err, locking.ErrClosed) {
 					t.Errorf("%s: got %v, want ErrClosed", name, err)
 				}
 			case <-time.After(10 * time.Second):

@@ -12,42 +12,58 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
-// newSessions makes a SessionStore on the shared server, in a key space of its own.
-func newSessions(t testing.TB) (*SessionStore, *pgxpool.Pool) {
+// openedSessions is a Store of sessions, with its driver.
+type openedSessions struct {
+	*driver.Store
+	sessions *driver.Sessions[*session]
+	space    string
+}
+
+// newSessions makes a Store on the shared server, in a key space of its own.
+func newSessions(t testing.TB) (*openedSessions, *pgxpool.Pool) {
 	t.Helper()
 	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 8)
-	store := made(NewSessions(pool, rand.Text()))
+	return sessionsIn(t, pool, rand.Text()), pool
+}
+
+// sessionsIn makes a Store like that of another process: a Store knows which keys it has granted itself.
+func sessionsIn(t testing.TB, pool *pgxpool.Pool, space string) *openedSessions {
+	t.Helper()
+	d := newSessionsOf(pool, space)
+	store := made(driver.New(d, sessionSettings))
 	t.Cleanup(store.Close)
-	return store, pool
+	return &openedSessions{store, d, space}
 }
 
 // terminate ends the session of a lease, as a restart of the server or a broken connection does.
-func terminate(t testing.TB, s *SessionStore, pool *pgxpool.Pool, l locking.Lease) {
+func terminate(t testing.TB, s *openedSessions, pool *pgxpool.Pool, l locking.Lease) {
 	t.Helper()
-	x, _ := s.sessions.Get(l)
+	x, _ := s.sessions.Of(l)
 	exec(t, pool, `SELECT pg_terminate_backend($1, 10000)`, x.pid)
 }
 
 func TestSession_ItsEndIsTheLossOfTheLock(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
+	other := sessionsIn(t, pool, store.space)
 	for name, request := range map[string]func(locking.Lease) error{
 		"renew":   func(l locking.Lease) error { _, err := store.Renew(t.Context(), l); return err },
 		"release": func(l locking.Lease) error { return store.Release(t.Context(), l) },
 	} {
 		lost := locktest.Taken(t, store, "k")
 		terminate(t, store, pool, lost)
-		next := locktest.Taken(t, store, "k")
+		next := locktest.Taken(t, other, "k")
 		if err := request(lost); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("%s: got %v, want ErrLost", name, err)
 		}
-		if _, err := store.Renew(t.Context(), next); err != nil {
+		if _, err := other.Renew(t.Context(), next); err != nil {
 			t.Errorf("the next holder renews: %v", err)
 		}
-		if err := store.Release(t.Context(), next); err != nil {
+		if err := other.Release(t.Context(), next); err != nil {
 			t.Errorf("the next holder releases: %v", err)
 		}
 	}
@@ -76,7 +92,7 @@ func TestSession_RenewKnowsItsSessionByMoreThanThePid(t *testing.T) {
 	t.Parallel()
 	store, _ := newSessions(t)
 	lease := locktest.Taken(t, store, "k")
-	x, _ := store.sessions.Get(lease)
+	x, _ := store.sessions.Of(lease)
 	x.start = x.start.Add(time.Microsecond)
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
@@ -120,9 +136,9 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store := made(NewSessions(pool, rand.Text()))
-	t.Cleanup(store.Close)
-	held := locktest.Taken(t, store, "k")
+	holder := sessionsIn(t, pool, rand.Text())
+	store := sessionsIn(t, pool, holder.space)
+	held := locktest.Taken(t, holder, "k")
 	locktest.Released(t, store, locktest.Taken(t, store, "another")) // the second connection, before the limit of the waiters
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -135,14 +151,14 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 	if n := pool.Stat().NewConnsCount(); n != 2 {
 		t.Errorf("%d connections were made, want 2", n)
 	}
-	if err := store.Release(t.Context(), held); err != nil {
+	if err := holder.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
 	next, err := store.Acquire(t.Context(), "k") // the server may not have noticed yet that the last waiter has left
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, _ := store.sessions.Get(next)
+	x, _ := store.sessions.Of(next)
 	var locks int
 	err = x.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
 		WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, x.lock).Scan(&locks)
@@ -155,16 +171,15 @@ func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 func TestSession_CloseEndsItsWaiters(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	closing := made(NewSessions(pool, store.space))
-	t.Cleanup(closing.Close)
+	closing := sessionsIn(t, pool, store.space)
 	locktest.Taken(t, store, "k")
 	granted := locktest.Beside(func() (locking.Lease, error) { return closing.Acquire(context.Background(), "k") })
 	locktest.Eventually(t, "the waiter is in the queue", func() bool { return inServer(t, pool, store.space+"k") == 1 })
 	closing.Close()
-	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
+	if _, err := (<-granted).Pair(); !errors.Is(err, locking.ErrClosed) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("the waiter: %v, want ErrClosed", err)
 	}
-	if _, err := closing.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) {
+	if _, err := closing.TryAcquire(t.Context(), "k"); !errors.Is(err, locking.ErrClosed) {
 		t.Errorf("a busy key after Close: %v, want ErrClosed", err)
 	}
 }
@@ -185,8 +200,7 @@ func TestSession_DiscardedStatementsCostOneRequest(t *testing.T) {
 func TestSession_NeedsNoPreparedStatements(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	plain := made(NewSessions(connect(t, pool.Config().ConnString()+"&default_query_exec_mode=exec", 2), store.space))
-	t.Cleanup(plain.Close)
+	plain := sessionsIn(t, connect(t, pool.Config().ConnString()+"&default_query_exec_mode=exec", 2), store.space)
 	lease := locktest.Taken(t, plain, "k")
 	_, err := store.TryAcquire(t.Context(), "k")
 	locktest.WantBusy(t, err)
@@ -197,13 +211,12 @@ func TestSession_NeedsNoPreparedStatements(t *testing.T) {
 	locktest.Released(t, store, lease)
 }
 
-// The waiters of a process share its sessions: they leave connections of the pool for Renew.
-func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
+// The waiters behind a holder of their process need no connection: they leave those of the pool for Renew.
+func TestSession_WaitersBehindAHolderNeedNoConnection(t *testing.T) {
 	t.Parallel()
 	const waiters = 30
-	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 3) // the holder's, a waiter's, that of Renew
-	store := made(NewSessions(pool, rand.Text()))
-	t.Cleanup(store.Close)
+	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 2) // the holder's, and that of Renew
+	store := sessionsIn(t, pool, rand.Text())
 	held := locktest.Taken(t, store, "k")
 	served := make(chan error, waiters)
 	for range waiters {
@@ -212,7 +225,6 @@ func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 			served <- errors.Join(err, store.Release(context.Background(), lease))
 		}()
 	}
-	locktest.Eventually(t, "one of them waits in the server", func() bool { return inServer(t, pool, store.space+"k") == 1 })
 	if _, err := store.Renew(t.Context(), held); err != nil {
 		t.Errorf("the holder renews: %v", err)
 	}
@@ -222,65 +234,29 @@ func TestSession_ManyWaitersNeedOneConnection(t *testing.T) {
 	}
 }
 
-// A holder that releases passes its session to a waiter, unless the session has ended.
-func TestSession_IsPassedOnWithItsLock(t *testing.T) {
-	t.Parallel()
-	for _, ended := range []bool{false, true} {
-		store, pool := newSessions(t)
-		store.sessions.Handoff.Turn = time.Minute
-		lease := locktest.Taken(t, store, "k")
-		session, _ := store.sessions.Get(lease)
-		granted := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
-		locktest.Eventually(t, "a waiter is here", func() bool { return store.sessions.Handoff.Wanted("k") })
-		if ended {
-			terminate(t, store, pool, lease)
-		}
-		err := store.Release(t.Context(), lease)
-		if lost := errors.Is(err, locking.ErrLost); lost != ended || !lost && err != nil {
-			t.Errorf("session has ended: %t; release: %v", ended, err)
-		}
-		next, err := (<-granted).Pair()
-		must(t, err)
-		if now, _ := store.sessions.Get(next); (now == session) == ended {
-			t.Errorf("session has ended: %t; the waiter has it: %t", ended, now == session)
-		}
-		if _, err := store.Renew(t.Context(), next); err != nil {
-			t.Errorf("the waiter renews: %v", err)
-		}
-		if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
-			t.Errorf("the released lease is renewed: %v", err)
-		}
-		must(t, store.Release(t.Context(), next))
-		if n := pool.Stat().AcquiredConns(); n != 0 {
-			t.Errorf("%d connections are not back in the pool", n)
-		}
-	}
-}
-
 func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, locking.ErrOneKey) {
-		t.Errorf("two keys: %v, want ErrOneKey", err)
+	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, locking.ErrSeveralKeys) {
+		t.Errorf("two keys: %v, want ErrSeveralKeys", err)
 	}
-	other := made(NewSessions(pool, store.space))
-	t.Cleanup(other.Close)
+	other := sessionsIn(t, pool, store.space)
 	lease := locktest.Taken(t, store, "k")
 	store.Close()
 	store.Close()                                              // a second Close has no effect
 	if _, err := other.Acquire(t.Context(), "k"); err != nil { // the session ends
 		t.Errorf("after Close: %v", err)
 	}
-	if _, err := store.TryAcquire(t.Context(), "b"); !errors.Is(err, ErrClosed) {
+	if _, err := store.TryAcquire(t.Context(), "b"); !errors.Is(err, locking.ErrClosed) {
 		t.Errorf("acquire after Close: %v, want ErrClosed", err)
 	}
-	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
-		t.Errorf("release after Close: %v, want ErrLost", err)
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrClosed) {
+		t.Errorf("release after Close: %v, want ErrClosed", err)
 	}
 }
 
-// made returns a SessionStore that New has made.
-func made(s *SessionStore, err error) *SessionStore {
+// made returns a Store that New has made.
+func made(s *driver.Store, err error) *driver.Store {
 	if err != nil {
 		panic(err)
 	}

@@ -2,168 +2,169 @@ package pglock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
-
-var _ locking.Waiter = (*Store)(nil)
 
 // TTLMin is the shortest TTL of a Store: the server has to flush several commits within
 // it. A TTL is a whole number of milliseconds.
 const TTLMin = 100 * time.Millisecond
 
-// ErrClosed is returned by a store of this package after its Close.
-var ErrClosed = errors.New("pglock: store is closed")
-
-// Store keeps locks in the table locks of this package's migrations. It is safe for
-// concurrent use. The caller owns the pool, and closes it after the Store.
-type Store struct {
-	pool           *pgxpool.Pool
-	ttl            time.Duration
-	trust          time.Duration // the TTL less a margin for clocks that drift
-	requestTimeout time.Duration // for one answer
-	poll           time.Duration // between the requests of a waiter that hears nothing
-	resolver       *locking.Resolver
-
-	queue     locking.Queue[string] // of the waiters in this process: only the first of each key sends requests
-	waiters   waiters
-	listening sync.Once
-	life      context.Context // ends with Close
-	end       context.CancelFunc
-
-	takeOne, freeOne string // the statements of one.go
-}
-
-// New makes a Store whose leases last ttl. Stores exclude each other only if the
+// New makes a Store whose leases last ttl, in the table locks of this package's migrations. Stores exclude each other only if the
 // search_path of their pools leads to the same table. A pool may connect through a pooler, with
 // default_query_exec_mode=exec if the pooler cannot track prepared statements. A request
-// occupies a connection for one round trip, so two or three connections serve many leases. The first wait takes one out of the pool, for LISTEN.
-func New(pool *pgxpool.Pool, ttl time.Duration) (*Store, error) {
+// occupies a connection for one round trip, so two or three connections serve many leases. The first wait takes one out of the
+// pool, for LISTEN. The caller owns the pool, and closes it after the Store.
+//
+// In a process waiters are granted a key in the order of arrival, among the processes in any order. The release of a key
+// wakes the first waiter of each process with NOTIFY. A notification is only
+// a hint: waiters also ask again every quarter of a second, which finds expired leases too.
+func New(pool *pgxpool.Pool, ttl time.Duration) (*driver.Store, error) {
 	if err := locking.CheckClient(pool); err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	if err := checkTTL(ttl); err != nil {
-		return nil, err
-	}
-	s := &Store{
-		pool: pool, ttl: ttl, trust: ttl - margin(ttl),
-		requestTimeout: ttl / 6, // three fit into the half TTL in which TryAcquire retries
-		poll:           250 * time.Millisecond,
-		resolver:       locking.NewResolver(ttl, ttl/6),
-		takeOne:        takeOne, freeOne: freeOne,
-	}
-	s.life, s.end = context.WithCancel(context.Background())
-	return s, nil
+	return driver.New(newTable(pool, ttl), settings(ttl))
 }
 
-func checkTTL(ttl time.Duration) error {
-	if ttl < TTLMin || ttl%time.Millisecond != 0 {
-		return fmt.Errorf("pglock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
-	}
-	return nil
-}
-
-// margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL and
-// 2 ms, for clocks that run at different rates.
-func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
-
-// TryAcquire takes all keys or none. It returns locking.ErrBusy if another holder has
-// one of them.
-//
-// A request without an answer is retried, as the same owner, for at most half the TTL.
-// If no answer comes, or ctx ends first, the error is locking.ErrOutcomeUnknown, and
-// what the request may have taken is released in the background.
-func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
-	defer describe(&err, "acquire", keys)
-	if keys, err = locking.SortedKeys(keys); err == nil {
-		lease, err = s.take(ctx, keys, false)
-	}
-	return lease, err
-}
-
-// take requests sorted keys as a new owner. waits makes the release of a busy key notify.
-func (s *Store) take(ctx context.Context, keys []string, waits bool) (lease locking.Lease, err error) {
-	if err := ctx.Err(); err != nil {
-		return locking.Lease{}, err
-	}
-	owner := rand.Text() // at least 128 random bits
-	err = s.resolver.Acquire(ctx, func() error {
-		sent := time.Now() // before the request: the TTL cannot start earlier
-		fence, err := s.grant(ctx, keys, owner, waits)
-		if err == nil && fence == 0 {
-			err = locking.ErrBusy
-		}
-		lease = locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(fence), Until: sent.Add(s.trust)}
-		return err
-	}, s.removal(keys, owner))
-	if err != nil {
-		return locking.Lease{}, err
-	}
-	return lease, nil
-}
-
-// removal returns a function that frees what owner may have taken, under any fence.
-func (s *Store) removal(keys []string, owner string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		var held int
-		return s.call(ctx, &held, `SELECT locks_release($1, $2, 0)`, keys, owner)
+// settings are those of a Store.
+func settings(ttl time.Duration) driver.Options {
+	const poll = 250 * time.Millisecond
+	return driver.Options{
+		Name: "pglock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond,
+		Pause: locking.Backoff{Base: poll, Max: poll}, Turn: 5 * time.Millisecond, Gap: 2 * time.Millisecond,
 	}
 }
 
-// Renew restarts the TTL, on all keys or on none. It returns locking.ErrLost, finally, if
-// the lease no longer holds one of them; it never takes a key again. After any other error
-// l is as valid as before, until l.Until.
-func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
-	defer describe(&err, "renew", l.Keys)
-	if len(l.Keys) == 0 {
-		return l, locking.ErrLost
-	}
-	sent, held := time.Now(), false
-	switch err := s.call(ctx, &held, `SELECT locks_renew($1, $2, $3, $4)`, l.Keys, l.Owner, int64(l.Fence), s.ttl); {
-	case err != nil:
-		return l, err
-	case !held:
-		return l, locking.ErrLost
-	}
-	l.Until = sent.Add(s.trust)
-	return l, nil
+// table is a driver.Driver.
+type table struct {
+	pool             *pgxpool.Pool
+	ttl              time.Duration
+	takeOne, freeOne string
 }
 
-// Release frees the keys. It returns locking.ErrLost if the lease no longer held one of
-// them; the others are freed all the same. After locking.ErrOutcomeUnknown the release is
-// retried in the background.
-func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
-	defer describe(&err, "release", l.Keys)
-	if len(l.Keys) == 0 {
-		return locking.ErrLost
+func newTable(pool *pgxpool.Pool, ttl time.Duration) *table {
+	return &table{pool, ttl, takeOne, freeOne}
+}
+
+// A free key that has a row is taken, and its lease released, by one statement, without the cost of a function. Each is a
+// transaction of its own. If it returns no row, the functions find out why.
+const (
+	// If a transaction that has just ended changed the row, PostgreSQL computes the update again from the new row, with a
+	// new fence.
+	takeOne = `
+		UPDATE locks
+		SET owner = $2, fence = nextval('locks_fence'), expires = clock_timestamp() + $3::interval, awaited = false
+		WHERE key = $1 AND expires <= clock_timestamp()
+		RETURNING fence`
+	freeOne = `
+		UPDATE locks SET owner = '', expires = '-infinity'
+		WHERE key = $1 AND owner = $2 AND fence = $3 AND expires > clock_timestamp() AND NOT awaited
+		RETURNING (set_config('synchronous_commit', 'off', true) = 'off')::integer`
+)
+
+// Take takes all keys for owner, or none. With wait the release of a busy key notifies.
+func (p *table) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
+	var fence int64
+	var err error
+	if len(keys) == 1 && !wait { // a waiter most often finds a held key
+		err = p.call(ctx, &fence, p.takeOne, keys[0], owner, p.ttl)
 	}
-	held, err := s.free(ctx, l)
-	switch {
-	case errors.Is(err, locking.ErrOutcomeUnknown):
-		s.resolver.Abandon(s.removal(l.Keys, l.Owner))
-	case err == nil && held < len(l.Keys):
-		return locking.ErrLost
+	if err == nil && fence == 0 {
+		err = p.call(ctx, &fence, `SELECT locks_acquire($1, $2, $3, $4)`, keys, owner, p.ttl, wait)
+	}
+	if err == nil && fence == 0 {
+		err = locking.ErrBusy
+	}
+	return driver.Grant{Fence: locking.Fence(fence)}, err
+}
+
+// Keep begins the TTL again.
+func (p *table) Keep(ctx context.Context, l locking.Lease) error {
+	var held bool
+	err := p.call(ctx, &held, `SELECT locks_renew($1, $2, $3, $4)`, l.Keys, l.Owner, int64(l.Fence), p.ttl)
+	if err == nil && !held {
+		err = locking.ErrLost
 	}
 	return err
 }
 
-// Close ends the background work and waits for it, at most as long as for one answer. It
-// releases no locks.
-func (s *Store) Close() {
-	s.end()
-	s.resolver.Close()
+// Free frees the keys. It does not wait until the disk, or a standby, has the release: a grant that follows waits for both. A
+// server that crashes before may lose the release, and the lease ends by its TTL.
+func (p *table) Free(ctx context.Context, l locking.Lease) error {
+	var held int
+	var err error
+	if len(l.Keys) == 1 && l.Fence > 0 {
+		err = p.call(ctx, &held, p.freeOne, l.Keys[0], l.Owner, int64(l.Fence))
+	}
+	if err == nil && held == 0 {
+		err = p.call(ctx, &held, `SELECT locks_release($1, $2, $3) FROM set_config('synchronous_commit', 'off', true)`, l.Keys, l.Owner, int64(l.Fence))
+	}
+	if err == nil && held < len(l.Keys) {
+		err = locking.ErrLost
+	}
+	return err
 }
 
-// describe adds to an error what failed.
-func describe(err *error, operation string, keys []string) {
-	if *err != nil {
-		*err = fmt.Errorf("pglock: %s %q: %w", operation, keys, *err)
+// Listen receives notifications, on a connection that it takes out of the pool.
+func (p *table) Listen(ctx context.Context, wake func(key string)) error {
+	pooled, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return err
 	}
+	conn := pooled.Hijack()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), driver.DefaultLimit(p.ttl))
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(ctx, `LISTEN pglock`); err != nil {
+		return err
+	}
+	wake("")
+	for {
+		released, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		wake(released.Payload)
+	}
+}
+
+// call sends a statement with one result, which is a transaction of its own. It leaves the result as it is if there is no row.
+// Whether it is prepared on its connection is a setting of the pool.
+func (p *table) call(ctx context.Context, result any, sql string, args ...any) error {
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return driver.Unsent(err)
+	}
+	defer conn.Release()
+	err = conn.QueryRow(ctx, sql, args...).Scan(result)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return classify(err)
+}
+
+// classify returns the error of a request as a driver.Driver must. FATAL ends the
+// session, perhaps after the commit. query_canceled is no refusal: the statement may have taken an advisory lock of its session before.
+func classify(err error) error {
+	const queryCanceled = "57014"
+	answer, answered := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case err == nil:
+		return nil
+	case answered && answer.SeverityUnlocalized == "ERROR" && answer.Code != queryCanceled:
+		return driver.Refused(err)
+	case pgconn.SafeToRetry(err):
+		return driver.Unsent(err)
+	}
+	return err
 }

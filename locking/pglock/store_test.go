@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,11 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
 // waiting starts an Acquire and returns when its row is marked as awaited.
-func waiting(t *testing.T, s *Store, pool *pgxpool.Pool, key string) <-chan locktest.Outcome[locking.Lease] {
+func waiting(t *testing.T, s locking.Waiter, pool *pgxpool.Pool, key string) <-chan locktest.Outcome[locking.Lease] {
 	t.Helper()
 	granted := locktest.Beside(func() (locking.Lease, error) { return s.Acquire(t.Context(), key) })
 	locktest.Eventually(t, "the waiter marks the row", func() bool {
@@ -27,12 +29,10 @@ func waiting(t *testing.T, s *Store, pool *pgxpool.Pool, key string) <-chan lock
 func TestAcquire_IsWokenByTheRelease(t *testing.T) {
 	t.Parallel()
 	holder, pool := newStore(t, time.Minute)
-	waiter, err := New(pool, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := settings(time.Minute)
+	o.Pause = locking.Backoff{Base: time.Hour, Max: time.Hour}
+	waiter := made(driver.New(newTable(pool, time.Minute), o))
 	t.Cleanup(waiter.Close)
-	waiter.poll = time.Hour
 	for range 5 {
 		held := locktest.Taken(t, holder, "a", "b")
 		granted := waiting(t, waiter, pool, "b")
@@ -53,9 +53,10 @@ func TestAcquire_IsWokenByTheRelease(t *testing.T) {
 func TestAcquire_SucceedsWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	store, pool := newStore(t, time.Minute)
-	store.listening.Do(func() {})
+	deaf := made(driver.New(unheard{newTable(pool, time.Minute)}, settings(time.Minute)))
+	t.Cleanup(deaf.Close)
 	held := locktest.Taken(t, store, "k")
-	granted := waiting(t, store, pool, "k")
+	granted := waiting(t, deaf, pool, "k")
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +87,8 @@ func TestRelease_NotifiesOnlyIfThereIsAWaiter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	held := locktest.Taken(t, store, key)
-	granted := waiting(t, store, pool, key)
+	held, other := locktest.Taken(t, store, key), storeOn(t, pool, time.Minute)
+	granted := waiting(t, other, pool, key)
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestRelease_NotifiesOnlyIfThereIsAWaiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Release(t.Context(), lease); err != nil {
+	if err := other.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
 	exec(`SELECT pg_notify('pglock', 'the end of ` + key + `')`)
@@ -115,14 +116,15 @@ func TestRelease_NotifiesOnlyIfThereIsAWaiter(t *testing.T) {
 }
 
 // expiredBehindARow requests a key whose lease expires while the request waits for the row.
-func expiredBehindARow(t *testing.T, store *Store, pool *pgxpool.Pool) error {
+func expiredBehindARow(t *testing.T, pool *pgxpool.Pool) error {
 	t.Helper()
+	store := storeOn(t, pool, time.Second)
 	locktest.Taken(t, store, "k")
 	tx := begin(t, pool, pgx.ReadCommitted)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM locks FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	answer := locktest.Beside(func() (locking.Lease, error) { return store.take(t.Context(), []string{"k"}, true) })
+	answer := locktest.Beside(func() (driver.Grant, error) { return store.Take(t.Context(), []string{"k"}, "other", true) })
 	locktest.Eventually(t, "the request waits for the row", func() bool {
 		return number(t, pool, `SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`, tx.Conn().PgConn().PID()) > 0
 	})
@@ -138,15 +140,14 @@ func expiredBehindARow(t *testing.T, store *Store, pool *pgxpool.Pool) error {
 
 func TestTryAcquire_ComparesWithTheClockAndNotWithTheStartOfTheTransaction(t *testing.T) {
 	t.Parallel()
-	store, pool := newStore(t, time.Second)
-	store.requestTimeout = time.Minute
-	if err := expiredBehindARow(t, store, pool); err != nil {
+	pool := newPool(t)
+	if err := expiredBehindARow(t, pool); err != nil {
 		t.Errorf("got %v for an expired lease", err)
 	}
 	wrong, _, _ := edited(t, "AND expires > clock_timestamp();\n    IF FOUND", "AND expires > now();\n    IF FOUND")
 	exec(t, pool, wrong)
 	exec(t, pool, `DELETE FROM locks`)
-	if err := expiredBehindARow(t, store, pool); !errors.Is(err, locking.ErrBusy) {
+	if err := expiredBehindARow(t, pool); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("with now(): got %v, want ErrBusy, or the test shows nothing", err)
 	}
 }
@@ -159,7 +160,7 @@ func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
 	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want ErrLost", err)
 	}
-	if second := locktest.Taken(t, store, "k"); second.Fence <= first.Fence {
+	if second := locktest.Taken(t, storeOn(t, pool, time.Minute), "k"); second.Fence <= first.Fence {
 		t.Errorf("fence %d after %d", second.Fence, first.Fence)
 	}
 }
@@ -175,11 +176,11 @@ func duplicateRequestsMakeOneGrant(t *testing.T, keys []string) {
 	store, _ := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, keys...)
 	again := func() locking.Fence {
-		fence, err := store.grant(t.Context(), lease.Keys, lease.Owner, false)
+		grant, err := store.Take(t.Context(), lease.Keys, lease.Owner, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return locking.Fence(fence)
+		return grant.Fence
 	}
 	if fence := again(); fence != lease.Fence {
 		t.Errorf("fence %d for the second request, %d for the first", fence, lease.Fence)
@@ -195,24 +196,10 @@ func duplicateRequestsMakeOneGrant(t *testing.T, keys []string) {
 	}
 }
 
-func TestClose_RefusesLaterRequestsAndEndsTheListener(t *testing.T) {
-	t.Parallel()
-	store, pool := newStore(t, time.Minute)
-	lease := locktest.Taken(t, store, "k")
-	granted := waiting(t, store, pool, "k")
-	store.Close()
-	store.Close() // a second Close has no effect
-	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) {
-		t.Errorf("a waiter: got %v, want ErrClosed", err)
-	}
-	_, acquire := store.TryAcquire(t.Context(), "k")
-	_, renew := store.Renew(t.Context(), lease)
-	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(t.Context(), lease)} {
-		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
-			t.Errorf("%s: %v, want ErrClosed", verb, err)
-		}
-	}
-}
+// unheard is a table whose notifications are lost.
+type unheard struct{ *table }
+
+func (unheard) Listen(ctx context.Context, _ func(string)) error { <-ctx.Done(); return ctx.Err() }
 
 func TestNew_WithoutAPoolIsAnError(t *testing.T) {
 	t.Parallel()
@@ -234,7 +221,7 @@ func TestXactLock_WithoutATransactionIsAnError(t *testing.T) {
 		if _, err := TryXactLease(t.Context(), tx, "k", "me", time.Minute); !errors.Is(err, ErrNoTx) {
 			t.Errorf("TryXactLease: got %v, want ErrNoTx", err)
 		}
-		if err := Guard(t.Context(), tx, "k", 1); !errors.Is(err, ErrUnfenced) {
+		if err := Guard(t.Context(), tx, "k", 1); !errors.Is(err, locking.ErrUnfenced) {
 			t.Errorf("Guard: got %v, want ErrUnfenced", err)
 		}
 	}

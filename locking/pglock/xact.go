@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
 // Hash returns the number that stands for key in advisory locks: the first 64 bits of its
@@ -59,7 +60,7 @@ func TryXactLock(ctx context.Context, tx Tx, key string) error {
 // Requests of a Store do not take the advisory lock: they wait for the end of tx if it has taken the
 // key, so commit soon. owner must be one that no other holder uses, as rand.Text.
 func TryXactLease(ctx context.Context, tx Tx, key, owner string, ttl time.Duration) (locking.Lease, error) {
-	if err := errors.Join(checkTTL(ttl), checkXact(tx, key)); err != nil {
+	if err := errors.Join(settings(ttl).Check(), checkXact(tx, key)); err != nil {
 		return locking.Lease{}, err
 	}
 	if owner == "" {
@@ -76,7 +77,7 @@ func TryXactLease(ctx context.Context, tx Tx, key, owner string, ttl time.Durati
 	if err != nil {
 		return locking.Lease{}, fmt.Errorf("pglock: lease %q: %w", key, err)
 	}
-	return locking.Lease{Keys: []string{key}, Owner: owner, Fence: fence, Until: sent.Add(ttl - margin(ttl))}, nil
+	return locking.Lease{Keys: []string{key}, Owner: owner, Fence: fence, Until: sent.Add(ttl - driver.DefaultMargin(ttl))}, nil
 }
 
 // XactLockWithin is XactLock with a time limit, in whole milliseconds, after which it returns

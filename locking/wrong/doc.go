@@ -23,4 +23,6 @@
 //	alone                                wrote: that update is lost
 //	leaseid: the lease ID as the fence   rightful holders are refused, stale ones  etcdlock
 //	                                     pass
+//	redlock: a majority of servers       a pause, or a server that restarts: two   redislock, etcdlock
+//	                                     holders, and an update is lost
 package wrong

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another request holds the key or
@@ -47,7 +48,7 @@ type outcome struct {
 // the caller has left, that goroutine removes the node.
 func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (l locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	key, err := locking.OneKey(keys)
+	key, err := driver.OneKey(keys)
 	switch {
 	case err != nil:
 		return l, err

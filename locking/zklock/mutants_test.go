@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -48,7 +49,7 @@ func mutants() map[string]mutant {
 func tries(enter func(ctx context.Context, n *node) error) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
 		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-			key, err := locking.OneKey(keys)
+			key, err := driver.OneKey(keys)
 			if err != nil {
 				return locking.Lease{}, err
 			}

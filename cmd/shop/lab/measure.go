@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/etcdlock"
 	"shop/locking/filelock"
 	"shop/locking/idempotency/pgtx"
@@ -45,7 +46,7 @@ type subject struct {
 
 var measurements = []measurement{
 	{"advisory", "A1", "PostgreSQL", transaction(pglock.XactLock)},
-	{"session", "A2", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.SessionStore, error) {
+	{"session", "A2", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*driver.Store, error) {
 		return pglock.NewSessions(pool, "shop lab ")
 	})},
 	{"advisory-row", "A3", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, _ string) error {
@@ -55,7 +56,7 @@ var measurements = []measurement{
 		return pglock.XactLockWithin(ctx, tx, key, time.Second)
 	})},
 	{"row", "A6", "PostgreSQL", transaction(pglock.LockRow)},
-	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.Store, error) {
+	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*driver.Store, error) {
 		return pglock.New(pool, measureTTL)
 	})},
 	{"try-lease", "A8", "PostgreSQL", openTryLease},
@@ -252,14 +253,13 @@ func (p pair) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, er
 }
 
 func openQueue(context.Context, Config) (subject, error) {
-	var q locking.Queue[string]
+	var l locking.Line[string]
 	return subject{once: func(ctx context.Context) error {
-		ticket, _ := q.Join(nil, measuredKey)
-		if !ticket.Wait(ctx) {
-			return ctx.Err()
+		place, err := l.Enter(ctx, nil, measuredKey)
+		if err == nil {
+			place.Leave()
 		}
-		ticket.Leave(measuredKey)
-		return nil
+		return err
 	}, close: func() {}}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/invariant"
 	"shop/locking/pglock"
 )
@@ -63,7 +64,7 @@ type Result struct {
 type Race struct {
 	settings Settings
 	db       *pgxpool.Pool
-	locks    *pglock.SessionStore
+	locks    *driver.Store
 	lease    locking.Lease // excludes other races
 	lanes    []*lane
 	killer   *killer // nil without the fault Kill

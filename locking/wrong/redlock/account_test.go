@@ -1,4 +1,4 @@
-package lostupdate
+package redlock
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package lostupdate
+package redlock
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,12 +16,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"shop/locking"
 	"shop/locking/locktest"
-	"shop/locking/redlock"
 )
 
 const (
@@ -45,11 +46,11 @@ const (
 
 // hold is A. It acquires, reads, checks its lease, and writes when the parent tells it to.
 func hold(ctx context.Context, databaseURL string, fenced bool, servers []string) error {
-	store, err := redlock.New(servers, ttl, redlock.Options{})
+	lock, end, err := newLock(servers, ttl)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer end()
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		return err
@@ -57,7 +58,7 @@ func hold(ctx context.Context, databaseURL string, fenced bool, servers []string
 	defer conn.Close(ctx)
 	u := &update{db: conn, fenced: fenced}
 	for {
-		lease, err := acquire(ctx, store)
+		lease, err := acquire(ctx, lock)
 		if err == nil {
 			err = u.read(ctx)
 		}
@@ -81,16 +82,35 @@ func hold(ctx context.Context, databaseURL string, fenced bool, servers []string
 	return err
 }
 
-// acquire waits for the key. It repeats a request that a majority did not answer in time.
-func acquire(ctx context.Context, store *redlock.Store) (lease locking.Lease, err error) {
+// newLock makes a Lock of servers with these URLs.
+func newLock(urls []string, ttl time.Duration) (l Lock, end func(), err error) {
+	for _, url := range urls {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			return l, nil, err
+		}
+		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+		l.Servers = append(l.Servers, redis.NewClient(o))
+	}
+	l.Key, l.TTL = key, ttl
+	return l, func() {
+		for _, server := range l.Servers {
+			_ = server.Close()
+		}
+	}, nil
+}
+
+// acquire waits for the key.
+func acquire(ctx context.Context, l Lock) (Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	for {
-		lease, err = locking.Acquire(ctx, store, locking.Options{}, key)
-		if err == nil || ctx.Err() != nil {
-			return lease, err
+	for ctx.Err() == nil {
+		if lease, taken := l.TryAcquire(ctx); taken {
+			return lease, nil
 		}
+		time.Sleep(time.Duration(rand.Int64N(int64(100 * time.Millisecond)))) // of two that ask at once each may get a few servers
 	}
+	return Lease{}, ctx.Err()
 }
 
 // process is a holder in a process of its own.

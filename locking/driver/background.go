@@ -1,0 +1,104 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"shop/locking"
+)
+
+// freesMax limits how many owners are freed in the background at once. When the server does not answer, all further ones are
+// left to expire.
+const freesMax = 64
+
+// background is the work of a Store that no caller waits for.
+type background struct {
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu    sync.Mutex // nothing starts after Close, which would not wait for it
+	frees int
+	work  sync.WaitGroup
+}
+
+// run runs f in a goroutine that close waits for. False: the Store is closed.
+func (b *background) run(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed() {
+		return false
+	}
+	b.work.Go(f)
+	return true
+}
+
+func (b *background) closed() bool { return b.life.Err() != nil }
+
+// close reports whether it was the first. It waits for the work.
+func (b *background) close() (first bool) {
+	b.mu.Lock()
+	first = !b.closed()
+	b.end()
+	b.mu.Unlock()
+	b.work.Wait()
+	return first
+}
+
+// under returns a ctx that ends with Close too.
+func (b *background) under(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.life, func() { cancel(locking.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// free frees what an owner has until the server has answered, for at most one TTL: after that nothing is left. A request that
+// arrives later takes the keys for one TTL at most. Then it calls done.
+func (b *background) free(s *Store, l locking.Lease, done func()) {
+	b.mu.Lock()
+	full := b.frees >= freesMax
+	if !full {
+		b.frees++
+	}
+	b.mu.Unlock()
+	if full {
+		return
+	}
+	ended := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.frees--
+	}
+	started := b.run(func() {
+		defer ended()
+		ctx, cancel := context.WithTimeout(b.life, max(s.o.TTL, 2*s.o.Limit))
+		defer cancel()
+		for rest := time.Millisecond; !b.freed(ctx, s, l); rest = min(2*rest, s.o.Limit) {
+			if !pause(ctx, rest) {
+				return
+			}
+		}
+		done()
+	})
+	if !started {
+		ended()
+	}
+}
+
+func (b *background) freed(ctx context.Context, s *Store, l locking.Lease) bool {
+	limited, cancel := context.WithTimeout(ctx, s.o.Limit)
+	defer cancel()
+	err := s.driver.Free(limited, l)
+	return err == nil || errors.Is(err, locking.ErrLost)
+}
+
+// pause waits for d. It returns false, at once, when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

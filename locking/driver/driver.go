@@ -1,0 +1,201 @@
+// Package driver makes a locking.Store of a Driver: it is for authors of stores, and users of a store need not read it.
+//
+// # The question
+//
+// A server can grant a key to an owner, for a while. What has to stand between it and locking.Do, so that no answer
+// that is lost, late or wrong makes two holders, or none?
+//
+// # A driver
+//
+// Each of its three methods sends one request, and reports one of five outcomes:
+//
+//	done                         nil
+//	another has a key            an error that matches locking.ErrBusy
+//	the lease is over            locking.ErrLost, from Keep and Free
+//	the server refused           Refused(err): nothing was done
+//	the request was not sent     Unsent(err): nothing was done; or Again(err)
+//	there is no answer           any other error: the request may have taken effect, or may still do so
+//
+// The Store does what all stores need:
+//
+//   - Keys are checked and put in order; a TTL that the server would round is an error.
+//   - Until counts from before the request, on the monotonic clock, and is a margin shorter than the TTL.
+//   - A request to take keys without an answer is sent again, as the same owner, for half the TTL. If none comes, what it may have
+//     taken is freed in the background, twice: a busy server may execute a request after one that was sent later.
+//   - A request to free keys without an answer is repeated in the background.
+//   - A request is over after a limit, and returns as soon as its ctx ends. No time-out of the Store looks like the end of ctx.
+//   - The requests of a process for one key wait in a locking.Line: one of them asks the server, again after a pause, or
+//     when the driver hears of a release (Listener).
+//   - Close ends the background work, and waits for it.
+//
+// Invariant: at any moment at most one lease of a key is within its Until, if Take grants a key to one owner for a TTL, and
+// finds the grant of its own owner when it is repeated.
+//
+// # What goes wrong
+//
+//	the answer to Take is lost       sent again as the same owner: its grant, with the same fence
+//	none comes for half the TTL      ErrOutcomeUnknown; freed in the background
+//	… and the key is another's now   ErrBusy; freed in the background, since the first request may still arrive
+//	the caller leaves during Take    its error; freed in the background
+//	the answer to Keep is lost       an error; the old Until holds
+//	the answer to Free is lost       ErrOutcomeUnknown; repeated in the background for a TTL
+//	the holder never releases        its place in the line is free at its Until
+//	no message of a release comes    the first waiter asks again after its pause
+//	a driver ignores the end of ctx  after its first silence it is called in another goroutine
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"shop/locking"
+)
+
+// Driver is what a lock server does for a Store. It is safe for concurrent use. A request should end with its ctx.
+type Driver interface {
+	// Take takes all keys for owner, or none. The keys are in order, without duplicates. If owner has them already, the
+	// grant stays as it is, and its TTL begins again. With wait, the driver may wait in a queue of the
+	// server (Options.Queues), or ask to be told of the release (Listener).
+	Take(ctx context.Context, keys []string, owner string, wait bool) (Grant, error)
+
+	// Keep begins the TTL of a lease again, on all keys or on none. It never takes a key that the lease has lost.
+	Keep(ctx context.Context, l locking.Lease) error
+
+	// Free frees the keys of a lease. It is ErrLost if the lease had lost one of them; the others are freed all the same. With
+	// Fence 0 it frees what owner may have taken under any fence, or by a request that is still under way.
+	Free(ctx context.Context, l locking.Lease) error
+}
+
+// Grant is the answer to Take.
+type Grant struct {
+	Fence locking.Fence // 0: the server cannot fence
+	Mark  string        // "": none; else the owner of the lease is OWNER/MARK
+	Since time.Time     // the TTL began no earlier; zero: not before Take was called
+}
+
+// Listener is a Driver whose server tells of releases.
+type Listener interface {
+	// Listen calls wake with "" when it has subscribed, and then with each key that may have become free, or each owner that
+	// should ask. It returns when ctx ends or the subscription fails, and is called again then.
+	Listen(ctx context.Context, wake func(keyOrOwner string)) error
+}
+
+// Closer is a Driver that has something to end, after all requests: Close of the Store calls it, once.
+type Closer interface{ Close() }
+
+// Options of a Store. Name, and TTLMin and TTLUnit with a TTL, are required.
+type Options struct {
+	Name string // of the package, which begins each error
+
+	TTL     time.Duration // 0: a lease has none, and lasts as long as its connection
+	TTLMin  time.Duration // the shortest TTL
+	TTLUnit time.Duration // of which a TTL is a multiple
+	Margin  time.Duration // by which Until is earlier than the TTL; 0: DefaultMargin
+
+	Limit  time.Duration   // of a request, but of one that waits in a queue; 0: a sixth of the TTL
+	OneKey bool            // a lease has one key
+	Queues bool            // Take waits at the server
+	Direct bool            // every waiter asks the server, without a line in its process
+	Leaves bool            // a waiter that gives up leaves something at the server, which Free removes
+	Shared bool            // a key has several holders at once: see locking.Nested
+	Pause  locking.Backoff // between two requests of a waiter
+	Turn   time.Duration   // see locking.Line
+	Gap    time.Duration
+}
+
+// DefaultMargin is a hundredth of the TTL, for clocks that run at different rates, and 2 ms, for a server that counts milliseconds.
+func DefaultMargin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// DefaultLimit lets several requests fit into the half TTL in which one without an answer is repeated.
+func DefaultLimit(ttl time.Duration) time.Duration { return ttl / 6 }
+
+// undone is an error after which it is certain that nothing was done.
+type undone struct {
+	error
+	unsent, again bool
+}
+
+func (e *undone) Unwrap() error { return e.error }
+
+// Refused is the error of a request that the server has refused: nothing was done. nil stays nil.
+func Refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &undone{error: err}
+}
+
+// Unsent is the error of a request of which nothing was sent.
+func Unsent(err error) error { return &undone{error: err, unsent: true} }
+
+// Again is Unsent for a reason that passes soon, such as an election: a request to take keys is repeated for half the TTL.
+func Again(err error) error { return &undone{error: err, unsent: true, again: true} }
+
+func isAgain(err error) bool {
+	var done *undone
+	return errors.As(err, &done) && done.again
+}
+
+// result is the error of a request, for a caller with ctx. It matches locking.ErrOutcomeUnknown if the request may have
+// taken effect, and an error of ctx only if that has ended.
+func result(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done() // a timer of the driver has fired before the one of ctx
+	}
+	if errors.Is(err, locking.ErrClosed) {
+		return err
+	}
+	var done *undone
+	switch known := errors.As(err, &done); {
+	case errors.Is(err, locking.ErrBusy), errors.Is(err, locking.ErrLost), known && !done.unsent:
+		return masked(ctx, err)
+	case known:
+		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
+			err = fmt.Errorf("%w: %w", end, err)
+		}
+		return fmt.Errorf("no connection: %w", masked(ctx, err))
+	}
+	return NoAnswer(ctx, err)
+}
+
+// NoAnswer wraps err in locking.ErrOutcomeUnknown, unless it matches that already. If ctx has ended, its error replaces err.
+func NoAnswer(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if errors.Is(err, locking.ErrOutcomeUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, masked(ctx, err))
+}
+
+// masked keeps a time-out of a driver from matching the errors of a ctx that has not ended.
+func masked(ctx context.Context, err error) error {
+	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		text := fmt.Sprintf("no answer in time (%v)", err)
+		for _, kind := range []error{locking.ErrBusy, locking.ErrLost} {
+			if errors.Is(err, kind) {
+				return locking.Like(kind, errors.New(text))
+			}
+		}
+		return errors.New(text)
+	}
+	return err
+}
+
+// OneKey checks the keys of a lease that has one.
+func OneKey(keys []string) (string, error) {
+	sorted, err := locking.SortedKeys(keys)
+	if err == nil && len(sorted) > 1 {
+		err = locking.ErrSeveralKeys
+	}
+	if err != nil {
+		return "", err
+	}
+	return sorted[0], nil
+}

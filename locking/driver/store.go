@@ -1,0 +1,403 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shop/locking"
+)
+
+var _ locking.Waiter = (*Store)(nil)
+
+// Store is a locking.Store of a Driver. It is safe for concurrent use. Its owner closes the client of the driver, after the Store.
+type Store struct {
+	driver Driver
+	o      Options
+	trust  time.Duration // of a lease, from the sending of its request
+	line   locking.Line[string]
+	ears   ears
+	back   background
+	silent atomic.Bool // the last request had no answer
+
+	mu   sync.Mutex
+	held map[string]*holder // by Lease.Owner: those that have a place in the line
+}
+
+// holder is a lease with a place in the line.
+type holder struct {
+	place *locking.Place[string]
+	end   *time.Timer // at Until; nil: it has none
+}
+
+// Check returns locking.ErrTTL if the server would round the TTL.
+func (o Options) Check() error {
+	if o.TTL < o.TTLMin || o.TTLUnit > 0 && o.TTL%o.TTLUnit != 0 {
+		return fmt.Errorf("%s: %w: %v: it must be a multiple of %v, and at least %v", o.Name, locking.ErrTTL, o.TTL, o.TTLUnit, o.TTLMin)
+	}
+	return nil
+}
+
+// New makes a Store.
+func New(d Driver, o Options) (*Store, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	o.Margin = cmp.Or(o.Margin, DefaultMargin(o.TTL))
+	o.Limit = cmp.Or(o.Limit, DefaultLimit(o.TTL))
+	s := &Store{driver: d, o: o, trust: o.TTL - o.Margin, held: map[string]*holder{}}
+	s.line.Turn, s.line.Gap = o.Turn, o.Gap
+	s.back.life, s.back.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// TryAcquire takes all keys or none. It returns locking.ErrBusy if another holder has one of them, or a request of this
+// Store has a place in its line.
+//
+// A request without an answer is sent again, as the same owner, for at most half the TTL. If no answer comes, or ctx ends
+// first, the error matches locking.ErrOutcomeUnknown, and what the request may have taken is freed in the background.
+func (s *Store) TryAcquire(ctx context.Context, keys ...string) (l locking.Lease, err error) {
+	defer s.describe(&err, "acquire", keys)
+	if keys, err = s.check(ctx, keys); err != nil {
+		return l, err
+	}
+	place, free := s.tryEnter(keys)
+	if !free {
+		return l, locking.ErrBusy
+	}
+	if l, _, err = s.take(ctx, keys, rand.Text(), false); err != nil {
+		leave(place)
+		return locking.Lease{}, err
+	}
+	s.hold(l, place)
+	return l, nil
+}
+
+func (s *Store) tryEnter(keys []string) (place *locking.Place[string], free bool) {
+	if s.o.Direct {
+		return nil, true
+	}
+	return s.line.TryEnter(keys...)
+}
+
+func (s *Store) enter(ctx context.Context, keys []string) (*locking.Place[string], error) {
+	if s.o.Direct {
+		return nil, nil
+	}
+	return s.line.Enter(ctx, nil, keys...)
+}
+
+func leave(place *locking.Place[string]) {
+	if place != nil {
+		place.Leave()
+	}
+}
+
+// Acquire waits for all keys: in this process in the order of arrival, among the processes as the driver's documentation says.
+//
+// If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if another holder had a key, or another request of
+// this process waited for it in front.
+func (s *Store) Acquire(ctx context.Context, keys ...string) (l locking.Lease, err error) {
+	defer s.describe(&err, "acquire", keys)
+	if keys, err = s.check(ctx, keys); err != nil {
+		return l, err
+	}
+	waiting, stop := s.back.under(ctx)
+	defer stop()
+	place, err := s.enter(waiting, keys)
+	if err == nil {
+		if l, err = s.wait(waiting, place, keys); err == nil {
+			s.hold(l, place)
+			return l, nil
+		}
+		leave(place)
+	} else {
+		err = busy(ctx, locking.ErrBusy)
+	}
+	if s.back.closed() {
+		err = locking.ErrClosed
+	}
+	return locking.Lease{}, err
+}
+
+// wait asks the server until the keys are granted, as the request of this process whose turn it is.
+func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []string) (l locking.Lease, err error) {
+	var woken <-chan struct{}
+	owner, undone := rand.Text(), false // at least 128 random bits
+	if s.o.Leaves {
+		defer func() {
+			if err != nil && !undone {
+				s.undo(locking.Lease{Keys: keys, Owner: owner})
+			}
+		}()
+	}
+	for n := 0; ; n++ {
+		if n == 1 || n == 0 && s.o.Leaves { // a release before the next request is not missed
+			var stop func()
+			woken, stop = s.listen(append(keys[:len(keys):len(keys)], owner))
+			defer stop()
+		}
+		l, undone, err = s.take(ctx, keys, owner, n > 0 || s.o.Queues || s.o.Leaves)
+		if !errors.Is(err, locking.ErrBusy) {
+			if err != nil && ctx.Err() != nil && (n > 0 || place != nil && place.Waited) {
+				err = busy(ctx, err)
+			}
+			return l, err
+		}
+		if undone { // what is freed in the background must not be a later grant
+			owner, undone = rand.Text(), false
+		}
+		s.line.Seen(keys...)
+		if ctx.Err() != nil {
+			return l, busy(ctx, err)
+		}
+		if n == 0 && s.hears() && !s.o.Leaves {
+			continue
+		}
+		select {
+		case <-woken:
+			pause(ctx, locking.Backoff{Base: jitter, Max: jitter}.Wait(0))
+		case <-time.After(s.o.Pause.Wait(n / equalPauses)):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return l, busy(ctx, err)
+		}
+	}
+}
+
+const (
+	// equalPauses is how many pauses of a wait have one length, before it doubles.
+	equalPauses = 16
+	// jitter bounds a pause after a message, which comes to the processes in the same order each time: without it the last
+	// would always be too late.
+	jitter = 300 * time.Microsecond
+)
+
+// busy is the error of a waiter whose ctx has ended, with what it knows of the reason.
+func busy(ctx context.Context, err error) error {
+	why := context.Cause(ctx)
+	if !errors.Is(err, locking.ErrBusy) {
+		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)
+	}
+	if errors.Is(err, why) {
+		return err
+	}
+	if end := ctx.Err(); !errors.Is(why, end) {
+		why = fmt.Errorf("%w: %w", end, why)
+	}
+	return fmt.Errorf("%w: %w", err, why)
+}
+
+// check returns the keys in order, unless ctx has ended or they cannot be in one lease.
+func (s *Store) check(ctx context.Context, keys []string) ([]string, error) {
+	if s.back.closed() {
+		return nil, locking.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	keys, err := locking.SortedKeys(keys)
+	if err == nil && s.o.OneKey && len(keys) > 1 {
+		err = fmt.Errorf("%w: a lease of %s has one", locking.ErrSeveralKeys, s.o.Name)
+	}
+	return keys, err
+}
+
+// describe adds to an error what failed.
+func (s *Store) describe(err *error, operation string, keys []string) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %s %q: %w", s.o.Name, operation, keys, *err)
+	}
+}
+
+// take requests keys for an owner, until the server has answered. undone: what it may have taken is freed in the background.
+func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool) (l locking.Lease, undone bool, _ error) {
+	l = locking.Lease{Keys: keys, Owner: owner}
+	deadline, unknown := time.Now().Add(s.o.TTL/2), false
+	for rest := time.Millisecond; ; rest = min(2*rest, s.o.Limit) {
+		sent := time.Now() // before the request: the TTL cannot start earlier
+		grant, err := send(s, ctx, wait && s.o.Queues, func(ctx context.Context) (Grant, error) {
+			return s.driver.Take(ctx, keys, owner, wait)
+		})
+		unknown = unknown || errors.Is(err, locking.ErrOutcomeUnknown)
+		if err == nil {
+			if l.Fence = grant.Fence; s.o.TTL > 0 {
+				l.Until = latest(sent, grant.Since).Add(s.trust)
+			}
+			if grant.Mark != "" {
+				l.Owner += "/" + grant.Mark
+			}
+			return l, false, nil
+		}
+		last := errors.Is(err, locking.ErrBusy) || time.Now().Add(rest).After(deadline)
+		switch {
+		case !unknown && !isAgain(err):
+			return l, false, err
+		case !last && pause(ctx, rest):
+			continue
+		case unknown:
+			s.undo(l)
+			if !errors.Is(err, locking.ErrBusy) {
+				err = NoAnswer(ctx, err)
+			}
+		}
+		return l, unknown, err
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// undo frees what requests of an owner may have taken: now, and again when a request that was sent earlier may have
+// been executed after that.
+func (s *Store) undo(l locking.Lease) {
+	l.Fence = 0
+	s.back.free(s, l, func() {
+		time.AfterFunc(s.o.Limit, func() { s.back.free(s, l, func() {}) })
+	})
+}
+
+// hold notes that l has a place, until it is released or its Until has come.
+func (s *Store) hold(l locking.Lease, place *locking.Place[string]) {
+	if place == nil {
+		return
+	}
+	h := &holder{place: place}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[l.Owner] = h
+	if !l.Until.IsZero() {
+		h.end = time.AfterFunc(time.Until(l.Until), func() { s.leave(l) })
+	}
+}
+
+// leave gives the place of a lease up.
+func (s *Store) leave(l locking.Lease) {
+	s.mu.Lock()
+	h := s.held[l.Owner]
+	delete(s.held, l.Owner)
+	s.mu.Unlock()
+	if h == nil {
+		return
+	}
+	if h.end != nil {
+		h.end.Stop()
+	}
+	h.place.Leave()
+}
+
+// Renew begins the TTL again, on all keys or on none. It returns locking.ErrLost, finally, if
+// the lease no longer holds one of them; it never takes a key again. After any other error
+// l is as valid as before, until l.Until.
+func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
+	defer s.describe(&err, "renew", l.Keys)
+	if len(l.Keys) == 0 {
+		return l, locking.ErrLost
+	}
+	sent := time.Now()
+	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Keep(ctx, l) })
+	if errors.Is(err, locking.ErrLost) {
+		s.leave(l)
+	}
+	if err != nil || s.o.TTL == 0 {
+		return l, err
+	}
+	l.Until = sent.Add(s.trust)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[l.Owner]; h != nil && h.end.Stop() {
+		h.end = time.AfterFunc(time.Until(l.Until), func() { s.leave(l) })
+	}
+	return l, nil
+}
+
+// Release frees the keys. It returns locking.ErrLost if the lease no longer held one of
+// them; the others are freed all the same. After locking.ErrOutcomeUnknown the release is
+// repeated in the background.
+func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
+	defer s.describe(&err, "release", l.Keys)
+	if len(l.Keys) == 0 {
+		return locking.ErrLost
+	}
+	defer s.leave(l)
+	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Free(ctx, l) })
+	if err != nil && !errors.Is(err, locking.ErrLost) {
+		s.back.free(s, locking.Lease{Keys: l.Keys, Owner: l.Owner}, func() {})
+	}
+	return err
+}
+
+// Close ends the background work and waits for it, at most as long as for one answer. Waiters get locking.ErrClosed. It releases
+// no leases.
+func (s *Store) Close() {
+	if s.back.close() {
+		if c, ok := s.driver.(Closer); ok {
+			c.Close()
+		}
+	}
+}
+
+// Shared reports whether a key has several holders at once: see locking.Nested.
+func (s *Store) Shared() bool { return s.o.Shared }
+
+// Limit is how long a request waits for its answer.
+func (s *Store) Limit() time.Duration { return s.o.Limit }
+
+// send makes one request. unlimited is one that waits in a queue.
+//
+// A driver may not notice the end of ctx while it reads from a socket. While the server answers, that does not matter. If the
+// last request had no answer, the driver is called in another goroutine, and send returns at once when ctx ends. (It does not
+// always do so, because two switches of goroutine take as long as a round trip.)
+//
+// A request that is left behind may answer later: what it returns is not shared with send.
+func send[T any](s *Store, ctx context.Context, unlimited bool, request func(context.Context) (T, error)) (reply T, err error) {
+	if s.back.closed() {
+		return reply, locking.ErrClosed
+	}
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if !unlimited {
+		limited, cancel = context.WithTimeout(ctx, s.o.Limit)
+	}
+	defer cancel()
+	if s.silent.Load() && !unlimited {
+		type answer struct {
+			reply T
+			err   error
+		}
+		answers := make(chan answer, 1)
+		if !s.back.run(func() { reply, err := request(limited); answers <- answer{reply, err} }) {
+			return reply, locking.ErrClosed
+		}
+		select {
+		case a := <-answers:
+			reply, err = a.reply, a.err
+		case <-limited.Done():
+			err = limited.Err()
+		}
+	} else {
+		reply, err = request(limited)
+	}
+	if !unlimited {
+		s.silent.Store(timedOut(err))
+	}
+	return reply, result(ctx, err)
+}
+
+type none struct{}
+
+// timedOut reports whether err is a time-out, of the Store or of the driver's client.
+func timedOut(err error) bool {
+	var timer net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &timer) && timer.Timeout()
+}

@@ -1,0 +1,437 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"shop/locking"
+	"shop/locking/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script is a Driver whose answers the test sets. It stands for the interface, not for a server: locktest tests drivers on
+// real servers.
+type script struct {
+	take func(ctx context.Context, n int, wait bool) error // of request n, from 0; nil: granted
+	free func(ctx context.Context, l locking.Lease) error  // nil: freed
+
+	mu    sync.Mutex
+	begun time.Time
+	takes []time.Duration
+	owner []string // of each take
+	frees []time.Duration
+	freed []locking.Lease
+}
+
+func newScript() *script { return &script{begun: time.Now()} }
+
+func (d *script) Take(ctx context.Context, _ []string, owner string, wait bool) (driver.Grant, error) {
+	d.mu.Lock()
+	n := len(d.takes)
+	d.takes, d.owner = append(d.takes, time.Since(d.begun)), append(d.owner, owner)
+	d.mu.Unlock()
+	if d.take == nil {
+		return driver.Grant{Fence: locking.Fence(n + 1)}, nil
+	}
+	return driver.Grant{Fence: locking.Fence(n + 1)}, d.take(ctx, n, wait)
+}
+
+func (d *script) Keep(context.Context, locking.Lease) error { return nil }
+
+func (d *script) Free(ctx context.Context, l locking.Lease) error {
+	d.mu.Lock()
+	d.frees, d.freed = append(d.frees, time.Since(d.begun)), append(d.freed, l)
+	d.mu.Unlock()
+	if d.free == nil {
+		return nil
+	}
+	return d.free(ctx, l)
+}
+
+// answers returns the errors of a list, one for each request, and then the last one.
+func answers(list ...error) func(context.Context, int, bool) error {
+	return func(_ context.Context, n int, _ bool) error { return list[min(n, len(list)-1)] }
+}
+
+const ttl = 12 * time.Second
+
+// open makes a Store with a limit of 2 s for each request.
+func open(t *testing.T, d driver.Driver, change ...func(*driver.Options)) *driver.Store {
+	t.Helper()
+	o := driver.Options{Name: "test", TTL: ttl, TTLMin: time.Second, TTLUnit: time.Millisecond}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := driver.New(d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+var (
+	errSilence = errors.New("connection reset")
+	errRefused = errors.New("not allowed")
+)
+
+func TestTryAcquire_IsRepeatedUntilTheServerAnswers(t *testing.T) {
+	refused, again := driver.Refused(errRefused), driver.Again(errors.New("no primary"))
+	for name, c := range map[string]struct {
+		answers []error
+		want    error // nil: granted
+		undone  int   // how often what it may have taken is freed
+	}{
+		"granted":                      {[]error{nil}, nil, 0},
+		"busy":                         {[]error{locking.ErrBusy}, locking.ErrBusy, 0},
+		"refused":                      {[]error{refused}, errRefused, 0},
+		"not sent":                     {[]error{driver.Unsent(errRefused)}, errRefused, 0},
+		"not sent, then granted":       {[]error{again, again, nil}, nil, 0},
+		"unknown, then granted":        {[]error{errSilence, errSilence, nil}, nil, 0},
+		"unknown, then busy":           {[]error{errSilence, locking.ErrBusy}, locking.ErrBusy, 2}, // the request may still be under way
+		"unknown, refused, granted":    {[]error{errSilence, refused, nil}, nil, 0},
+		"unknown for half the TTL":     {[]error{errSilence}, locking.ErrOutcomeUnknown, 2},
+		"unknown, then always refused": {[]error{errSilence, refused}, locking.ErrOutcomeUnknown, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newScript()
+				d.take = answers(c.answers...)
+				s := open(t, d)
+				_, err := s.TryAcquire(t.Context(), "k")
+				took := time.Since(d.begun)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if !errors.Is(err, c.want) || len(d.frees) != c.undone || took > ttl/2 {
+					t.Errorf("%v, freed at %v, after %v; want %v, freed %d times", err, d.frees, took, c.want, c.undone)
+				}
+				if c.want != locking.ErrOutcomeUnknown && errors.Is(err, locking.ErrOutcomeUnknown) {
+					t.Errorf("%v: the outcome is known", err)
+				}
+				if slices.ContainsFunc(d.owner, func(o string) bool { return o != d.owner[0] }) {
+					t.Errorf("the owners are %q, want one", d.owner)
+				}
+				for _, l := range d.freed {
+					if l.Owner != d.owner[0] || l.Fence != 0 {
+						t.Errorf("freed %+v, want what %q has under any fence", l, d.owner[0])
+					}
+				}
+			})
+		})
+	}
+}
+
+// A server that is back after seconds is asked again at once, however long the TTL is.
+func TestTryAcquire_PausesForARequestAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(context.Context, int, bool) error {
+			if time.Since(d.begun) < 20*time.Second {
+				return errSilence
+			}
+			return nil
+		}
+		s := open(t, d, func(o *driver.Options) { o.TTL, o.Limit = time.Minute, 250*time.Millisecond })
+		_, err := s.TryAcquire(t.Context(), "k")
+		for i := range d.takes[1:] {
+			if gap := d.takes[i+1] - d.takes[i]; gap > 250*time.Millisecond {
+				t.Errorf("a pause of %v before request %d", gap, i+1)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A request may be executed after a removal that was sent later: the second removes what it has taken.
+func TestTryAcquire_WhoseCallerLeavesIsUndoneTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return ctx.Err() }
+		s := open(t, d)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.TryAcquire(ctx, "k")
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want DeadlineExceeded and ErrOutcomeUnknown", err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if want := []time.Duration{time.Second, 3 * time.Second}; !slices.Equal(d.frees, want) {
+			t.Errorf("freed after %v, want %v", d.frees, want)
+		}
+	})
+}
+
+// A time-out of the Store is not the end of the caller's ctx.
+func TestTryAcquire_SilenceIsNotTheEndOfCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return ctx.Err() }
+		_, err := open(t, d).TryAcquire(t.Context(), "k")
+		if errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrOutcomeUnknown alone", err)
+		}
+	})
+}
+
+// A driver that does not notice the end of ctx is called aside when it has been silent once.
+func TestTryAcquire_ReturnsAtTheEndOfCtxThoughTheDriverDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(context.Context, int, bool) error { time.Sleep(2 * time.Second); return context.DeadlineExceeded }
+		s := open(t, d)
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		_, err := s.TryAcquire(ctx, "k")
+		if took := time.Since(d.begun); took != 2500*time.Millisecond || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v after %v, want the end of ctx after 2.5s", err, took)
+		}
+	})
+}
+
+// Until counts from before the request, or from the moment that the driver names.
+func TestTryAcquire_UntilCountsFromTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(context.Context, int, bool) error { time.Sleep(time.Second); return nil }
+		l, err := open(t, d).TryAcquire(t.Context(), "k")
+		if want := d.begun.Add(ttl - ttl/100 - 2*time.Millisecond); err != nil || !l.Until.Equal(want) {
+			t.Errorf("Until is %v, want %v; %v", l.Until.Sub(d.begun), want.Sub(d.begun), err)
+		}
+	})
+}
+
+// Removals beyond the limit are left to the TTL. One without an answer is repeated for a TTL, and Close ends it and waits.
+func TestClose_WaitsForRemovalsWhichAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, ended := newScript(), make(chan struct{}, 1000)
+		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return ctx.Err() }
+		d.free = func(ctx context.Context, _ locking.Lease) error {
+			<-ctx.Done()
+			ended <- struct{}{}
+			return ctx.Err()
+		}
+		s := open(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for n := range 200 {
+			callers.Go(func() { _, _ = s.TryAcquire(ctx, fmt.Sprint(n)) })
+		}
+		synctest.Wait()
+		cancel()
+		callers.Wait()
+		synctest.Wait()
+		if len(d.frees) != 64 {
+			t.Errorf("%d removals are under way, want 64", len(d.frees))
+		}
+		closed := time.Now()
+		s.Close()
+		if len(ended) != 64 || time.Since(closed) > 0 {
+			t.Errorf("%d removals have ended, after %v", len(ended), time.Since(closed))
+		}
+		for verb, err := range map[string]error{
+			"acquire": second(s.TryAcquire(t.Context(), "k")), "wait": second(s.Acquire(t.Context(), "k")),
+			"renew": second(s.Renew(t.Context(), locking.Lease{Keys: []string{"k"}})), "release": s.Release(t.Context(), locking.Lease{Keys: []string{"k"}}),
+		} {
+			if !errors.Is(err, locking.ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
+				t.Errorf("%s: %v, want ErrClosed", verb, err)
+			}
+		}
+	})
+}
+
+func second(_ locking.Lease, err error) error { return err }
+
+// Close ends a waiter whose ctx does not end, in front and behind.
+func TestClose_EndsTheWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = answers(locking.ErrBusy)
+		s := open(t, d)
+		got := make(chan error, 2)
+		for range 2 {
+			go func() { got <- second(s.Acquire(context.Background(), "k")) }()
+		}
+		synctest.Wait()
+		s.Close()
+		for range 2 {
+			if err := <-got; !errors.Is(err, locking.ErrClosed) || errors.Is(err, locking.ErrBusy) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+	})
+}
+
+// One request of a process is at the server, and the others wait behind it, until the key is given back.
+func TestAcquire_OneRequestOfAProcessAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		s := open(t, d)
+		first, err := s.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []int
+		for n := range 3 {
+			go func() {
+				l, err := s.Acquire(t.Context(), "k")
+				if err == nil {
+					order = append(order, n)
+					err = s.Release(t.Context(), l)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}
+		if _, err := s.TryAcquire(t.Context(), "k"); !errors.Is(err, locking.ErrBusy) || len(d.takes) != 1 {
+			t.Errorf("got %v and %d requests, want ErrBusy, and no request", err, len(d.takes))
+		}
+		if err := s.Release(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !slices.Equal(order, []int{0, 1, 2}) || len(d.takes) != 4 {
+			t.Errorf("granted in the order %v with %d requests", order, len(d.takes))
+		}
+	})
+}
+
+// A holder that does not release has its place until its Until, which a renewal moves.
+func TestAcquire_AHolderThatIsGoneKeepsItsPlaceUntilUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		s := open(t, d)
+		l, err := s.TryAcquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl / 2)
+		if l, err = s.Renew(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.Acquire(t.Context(), "k"); err != nil || time.Now().Before(l.Until) || time.Since(l.Until) > time.Millisecond {
+			t.Errorf("granted at %v, want at %v; %v", time.Since(d.begun), l.Until.Sub(d.begun), err)
+		}
+	})
+}
+
+// A waiter whose ctx ends leaves the line, and says whether it waited for another holder.
+func TestAcquire_EndOfCtx(t *testing.T) {
+	for name, c := range map[string]struct {
+		held bool // by this process
+		take error
+		busy bool
+	}{
+		"behind another request": {true, nil, true},
+		"another process has it": {false, locking.ErrBusy, true},
+		"the server is silent":   {false, errSilence, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newScript()
+				s := open(t, d)
+				var held locking.Lease
+				if c.held {
+					held, _ = s.TryAcquire(t.Context(), "k")
+				}
+				d.take = answers(c.take)
+				gone := errors.New("gone")
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gone)
+				defer cancel()
+				_, err := s.Acquire(ctx, "k")
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, locking.ErrBusy) != c.busy {
+					t.Errorf("got %v, want the end of ctx, and ErrBusy: %t", err, c.busy)
+				}
+				d.take = nil
+				if c.held {
+					_ = s.Release(t.Context(), held)
+				}
+				if _, err := s.TryAcquire(t.Context(), "k"); err != nil {
+					t.Errorf("it has not left the line: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// listener is a script that hears of releases.
+type listener struct {
+	*script
+	wake chan func(string)
+}
+
+func (d *listener) Listen(ctx context.Context, wake func(string)) error {
+	wake("")
+	select {
+	case d.wake <- wake:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A message lets the first waiter ask, before its pause is over. A message for another key does not.
+func TestAcquire_IsWokenByAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &listener{newScript(), make(chan func(string), 1)}
+		free := false
+		d.take = func(context.Context, int, bool) error {
+			if free {
+				return nil
+			}
+			return locking.ErrBusy
+		}
+		s := open(t, d, func(o *driver.Options) { o.Pause = locking.Backoff{Base: time.Hour, Max: time.Hour} })
+		granted := make(chan error, 1)
+		go func() { granted <- second(s.Acquire(t.Context(), "k")) }()
+		wake := <-d.wake
+		time.Sleep(time.Second)
+		synctest.Wait()
+		asked := len(d.takes)
+		free = true
+		wake("other")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(d.takes) != asked {
+			t.Error("woken by the message for another key")
+		}
+		wake("k")
+		if err := <-granted; err != nil || time.Since(d.begun) > 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(d.begun))
+		}
+	})
+}
+
+func TestNew_RefusesATTLThatTheServerWouldRound(t *testing.T) {
+	for _, ttl := range []time.Duration{0, -time.Second, 999 * time.Millisecond, time.Second + time.Microsecond} {
+		_, err := driver.New(newScript(), driver.Options{Name: "test", TTL: ttl, TTLMin: time.Second, TTLUnit: time.Millisecond})
+		if !errors.Is(err, locking.ErrTTL) || !strings.Contains(fmt.Sprint(err), "test: ") {
+			t.Errorf("%v: %v, want ErrTTL", ttl, err)
+		}
+	}
+}
+
+func TestTryAcquire_SeveralKeysOfAStoreForOne(t *testing.T) {
+	s := open(t, newScript(), func(o *driver.Options) { o.OneKey = true })
+	if _, err := s.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, locking.ErrSeveralKeys) {
+		t.Errorf("got %v, want ErrSeveralKeys", err)
+	}
+	if _, err := s.TryAcquire(t.Context(), "a", "a"); err != nil {
+		t.Errorf("one key, named twice: %v", err)
+	}
+}
