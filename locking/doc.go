@@ -60,7 +60,7 @@
 //
 // # The next holder
 //
-// Many stores make a release and the next grant one request, with a new owner, a greater
+// Some stores make a release and the next grant one request, with a new owner, a greater
 // fence and a whole TTL. A process *passes* a key to its own next waiter; a server *hands
 // it over* to the next waiter of any process. In both cases the lease of the release is
 // over, and a grant whose waiter has left is removed.

@@ -24,8 +24,8 @@ const alone = 20
 // gap: no order.
 //
 // A request enters the lines of all its keys in one step, and has its turn when it is
-// first in each of them. So all lines have one common order, the oldest request always
-// has its turn, and a deadlock is impossible.
+// first in each of them. So all lines have one common order, the oldest request
+// has its turn outside of a gap, and a deadlock is impossible.
 type Line[K comparable] struct {
 	Max   int           // how many requests may wait for one key; 0: any number
 	Share int           // how many of one owner may wait for one key; 0: any number
@@ -39,9 +39,10 @@ type Line[K comparable] struct {
 // line is the line of one key.
 type line[K comparable] struct {
 	places  []*Place[K]
-	since   time.Time   // when the turn began
-	seen    time.Time   // when another process last had the key
-	resting *time.Timer // ends the gap; nil: there is none
+	since   time.Time // when the turn began
+	seen    time.Time // when another process last had the key
+	resting bool      // a gap
+	left    int       // how often the last place, or a gap, has ended: a timer that was set before is over
 }
 
 // Place is a request in the lines of its keys.
@@ -119,7 +120,7 @@ func (l *Line[K]) join(owner any, keys []K) *Place[K] {
 			of = &line[K]{since: time.Now()}
 			l.lines[k] = of
 		}
-		if len(of.places) > 0 || of.resting != nil {
+		if len(of.places) > 0 || of.resting {
 			p.behind++
 		}
 		of.places = append(of.places, p)
@@ -205,15 +206,16 @@ func (l *Line[K]) leave(p *Place[K], key K) {
 	}
 	of.places = slices.Delete(of.places, i, i+1)
 	switch {
-	case i > 0 || of.resting != nil: // it had no turn
+	case i > 0 || of.resting: // it had no turn
 	case l.Turn > 0 && time.Since(of.since) >= l.turn(of):
-		of.resting = time.AfterFunc(l.Gap, func() { l.rested(key, of) })
+		of.resting = true
+		l.later(key, of)
 	case len(of.places) > 0:
 		of.places[0].ahead()
 	case l.Turn == 0:
 		delete(l.lines, key)
 	default: // a request that comes at once does not begin a new turn
-		time.AfterFunc(l.Gap, func() { l.forget(key, of) })
+		l.later(key, of)
 	}
 }
 
@@ -225,36 +227,32 @@ func (l *Line[K]) turn(of *line[K]) time.Duration {
 	return alone * l.Turn
 }
 
-// rested ends the gap of a line.
-func (l *Line[K]) rested(key K, of *line[K]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of.wake()
-	l.drop(key, of)
+// later ends the gap of a line after Gap, or forgets a line that no request has used since.
+func (l *Line[K]) later(key K, of *line[K]) {
+	of.left++
+	left := of.left
+	time.AfterFunc(l.Gap, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if of.left != left || l.lines[key] != of {
+			return
+		}
+		of.wake()
+		if len(of.places) == 0 {
+			delete(l.lines, key)
+		}
+	})
 }
 
 // wake ends the gap of a line, and begins a turn.
 func (of *line[K]) wake() {
-	if of.resting == nil {
+	if !of.resting {
 		return
 	}
-	of.resting.Stop()
-	of.resting, of.since = nil, time.Now()
+	of.resting, of.since = false, time.Now()
+	of.left++
 	if len(of.places) > 0 {
 		of.places[0].ahead()
-	}
-}
-
-func (l *Line[K]) forget(key K, of *line[K]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop(key, of)
-}
-
-// drop forgets a line that no request uses.
-func (l *Line[K]) drop(key K, of *line[K]) {
-	if l.lines[key] == of && len(of.places) == 0 && of.resting == nil {
-		delete(l.lines, key)
 	}
 }
 

@@ -224,6 +224,32 @@ func TestLine_LeavesAGapAfterEachTurn(t *testing.T) {
 	}
 }
 
+// A process that comes again soon, each time to an empty line, is in its turn, and leaves the gaps.
+func TestLine_ATurnOutlastsShortPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, gaps := &Line[string]{Turn: 50 * time.Millisecond, Gap: 15 * time.Millisecond}, 0
+		for begin, n := time.Now(), 0; time.Since(begin) < 10*time.Second; n++ {
+			asked := time.Now()
+			p, err := l.Enter(t.Context(), nil, "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(asked) > 0 {
+				gaps++
+			}
+			if n == 0 {
+				l.Seen("x")
+			}
+			time.Sleep(3900 * time.Microsecond)
+			p.Leave()
+			time.Sleep(time.Millisecond)
+		}
+		if gaps < 9 {
+			t.Errorf("%d gaps in ten seconds, want one for each turn of a second", gaps)
+		}
+	})
+}
+
 // A request waits for the gap of one key and the requests in front at another, in any order, and its line is forgotten when
 // nobody has used it for a gap.
 func TestLine_ForgetsAKeyThatNobodyUses(t *testing.T) {

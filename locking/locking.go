@@ -39,7 +39,7 @@ type Store interface {
 }
 
 // Waiter is a Store with a wait of its own: a queue, a watch, a blocking call, or one request of each process that
-// polls (Poller). When ctx ends, the error matches ctx.Err(), and ErrBusy too if the request
+// polls (Line). When ctx ends, the error matches ctx.Err(), and ErrBusy too if the request
 // was in the queue; the request leaves nothing behind there.
 type Waiter interface {
 	Acquire(ctx context.Context, keys ...string) (Lease, error)

@@ -10,7 +10,7 @@ import (
 )
 
 // freesMax limits how many owners are freed in the background at once. When the server does not answer, all further ones are
-// left to expire.
+// left to expire, if they do.
 const freesMax = 64
 
 // background is the work of a Store that no caller waits for.
@@ -57,7 +57,7 @@ func (b *background) under(ctx context.Context) (context.Context, context.Cancel
 // arrives later takes the keys for one TTL at most. Then it calls done.
 func (b *background) free(s *Store, l locking.Lease, done func()) {
 	b.mu.Lock()
-	full := b.frees >= freesMax
+	full := b.frees >= freesMax && s.o.TTL > 0
 	if !full {
 		b.frees++
 	}

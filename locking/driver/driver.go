@@ -22,8 +22,9 @@
 //   - Until counts from before the request, on the monotonic clock, and is a margin shorter than the TTL.
 //   - A request to take keys without an answer is sent again, as the same owner, for half the TTL. If none comes, what it may have
 //     taken is freed in the background, twice: a busy server may execute a request after one that was sent later.
-//   - A request to free keys without an answer is repeated in the background.
-//   - A request is over after a limit, and returns as soon as its ctx ends. No time-out of the Store looks like the end of ctx.
+//   - A request to free keys that fails is repeated in the background.
+//   - A request is over after a limit, and returns as soon as its ctx ends, but for the first one that a driver which ignores
+//     that leaves without an answer. No time-out of the Store looks like the end of ctx.
 //   - The requests of a process for one key wait in a locking.Line: one of them asks the server, again after a pause, or
 //     when the driver hears of a release (Listener).
 //   - Close ends the background work, and waits for it.
@@ -42,6 +43,10 @@
 //	the holder never releases        its place in the line is free at its Until
 //	no message of a release comes    the first waiter asks again after its pause
 //	a driver ignores the end of ctx  after its first silence it is called in another goroutine
+//	the server is silent             the first request of the line fails after half the TTL, and the next begins: their
+//	                                 ctx, or MaxWait, bounds the wait of those behind, which is ErrBusy
+//	a lease is released by another   its place in the line of the Store that acquired it is free at its Until
+//	Store
 package driver
 
 import (
@@ -82,10 +87,15 @@ type Listener interface {
 	Listen(ctx context.Context, wake func(keyOrOwner string)) error
 }
 
+// Checker is a Driver that refuses some requests before they wait.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
 // Closer is a Driver that has something to end, after all requests: Close of the Store calls it, once.
 type Closer interface{ Close() }
 
-// Options of a Store. Name, and TTLMin and TTLUnit with a TTL, are required.
+// Options of a Store. Name, and TTLMin and TTLUnit with a TTL, or else Limit, are required.
 type Options struct {
 	Name string // of the package, which begins each error
 
@@ -158,7 +168,10 @@ func result(ctx context.Context, err error) error {
 		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 			err = fmt.Errorf("%w: %w", end, err)
 		}
-		return fmt.Errorf("no connection: %w", masked(ctx, err))
+		if err = fmt.Errorf("no connection: %w", masked(ctx, err)); done.again {
+			err = Again(err) // the mask has removed it
+		}
+		return err
 	}
 	return NoAnswer(ctx, err)
 }

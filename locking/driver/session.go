@@ -41,9 +41,13 @@ func (d *Sessions[S]) Take(ctx context.Context, keys []string, owner string, wai
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	switch {
+	case d.closed:
 		go s.End()
 		return Grant{}, locking.ErrClosed
+	case ctx.Err() != nil: // nobody waits for it
+		go s.End()
+		return Grant{}, ctx.Err()
 	}
 	if d.held == nil {
 		d.held = map[string]S{}

@@ -41,6 +41,9 @@ func (o Options) Check() error {
 	if o.TTL < o.TTLMin || o.TTLUnit > 0 && o.TTL%o.TTLUnit != 0 {
 		return fmt.Errorf("%s: %w: %v: it must be a multiple of %v, and at least %v", o.Name, locking.ErrTTL, o.TTL, o.TTLUnit, o.TTLMin)
 	}
+	if o.TTL == 0 && o.Limit <= 0 {
+		return fmt.Errorf("%s: a Store without a TTL needs a Limit", o.Name)
+	}
 	return nil
 }
 
@@ -69,7 +72,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (l locking.Lease
 	}
 	place, free := s.tryEnter(keys)
 	if !free {
-		return l, locking.ErrBusy
+		return l, errInFront
 	}
 	if l, _, err = s.take(ctx, keys, rand.Text(), false); err != nil {
 		leave(place)
@@ -118,7 +121,7 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (l locking.Lease, e
 		}
 		leave(place)
 	} else {
-		err = busy(ctx, locking.ErrBusy)
+		err = busy(ctx, errInFront)
 	}
 	if s.back.closed() {
 		err = locking.ErrClosed
@@ -126,9 +129,14 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (l locking.Lease, e
 	return locking.Lease{}, err
 }
 
+// errInFront is the error of a request that has not asked the server.
+var errInFront = locking.Like(locking.ErrBusy, errors.New("another request of this process has the key, waits for it in front, or leaves it to other processes"))
+
 // wait asks the server until the keys are granted, as the request of this process whose turn it is.
 func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []string) (l locking.Lease, err error) {
 	var woken <-chan struct{}
+	deaf := func() {}
+	defer func() { deaf() }()
 	owner, undone := rand.Text(), false // at least 128 random bits
 	if s.o.Leaves {
 		defer func() {
@@ -139,9 +147,8 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 	}
 	for n := 0; ; n++ {
 		if n == 1 || n == 0 && s.o.Leaves { // a release before the next request is not missed
-			var stop func()
-			woken, stop = s.listen(append(keys[:len(keys):len(keys)], owner))
-			defer stop()
+			deaf()
+			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
 		}
 		l, undone, err = s.take(ctx, keys, owner, n > 0 || s.o.Queues || s.o.Leaves)
 		if !errors.Is(err, locking.ErrBusy) {
@@ -152,6 +159,8 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 		}
 		if undone { // what is freed in the background must not be a later grant
 			owner, undone = rand.Text(), false
+			deaf()
+			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
 		}
 		s.line.Seen(keys...)
 		if ctx.Err() != nil {
@@ -203,6 +212,11 @@ func (s *Store) check(ctx context.Context, keys []string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if c, ok := s.driver.(Checker); ok {
+		if err := c.Check(ctx); err != nil {
+			return nil, err
+		}
+	}
 	keys, err := locking.SortedKeys(keys)
 	if err == nil && s.o.OneKey && len(keys) > 1 {
 		err = fmt.Errorf("%w: a lease of %s has one", locking.ErrSeveralKeys, s.o.Name)
@@ -236,7 +250,7 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 			}
 			return l, false, nil
 		}
-		last := errors.Is(err, locking.ErrBusy) || time.Now().Add(rest).After(deadline)
+		last := errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrClosed) || time.Now().Add(rest).After(deadline)
 		switch {
 		case !unknown && !isAgain(err):
 			return l, false, err
@@ -247,6 +261,8 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 			if !errors.Is(err, locking.ErrBusy) {
 				err = NoAnswer(ctx, err)
 			}
+		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		return l, unknown, err
 	}
@@ -305,6 +321,9 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	if len(l.Keys) == 0 {
 		return l, locking.ErrLost
 	}
+	if s.ended() {
+		return l, errEnded
+	}
 	sent := time.Now()
 	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Keep(ctx, l) })
 	if errors.Is(err, locking.ErrLost) {
@@ -322,13 +341,22 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return l, nil
 }
 
+// errEnded is the error of a lease that Close has ended.
+var errEnded = locking.Like(locking.ErrLost, locking.ErrClosed)
+
+// ended reports whether Close has ended all leases, those without a TTL.
+func (s *Store) ended() bool { return s.o.TTL == 0 && s.back.closed() }
+
 // Release frees the keys. It returns locking.ErrLost if the lease no longer held one of
-// them; the others are freed all the same. After locking.ErrOutcomeUnknown the release is
+// them; the others are freed all the same. After any other error the release is
 // repeated in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer s.describe(&err, "release", l.Keys)
 	if len(l.Keys) == 0 {
 		return locking.ErrLost
+	}
+	if s.ended() {
+		return errEnded
 	}
 	defer s.leave(l)
 	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Free(ctx, l) })
@@ -383,7 +411,13 @@ func send[T any](s *Store, ctx context.Context, unlimited bool, request func(con
 		case a := <-answers:
 			reply, err = a.reply, a.err
 		case <-limited.Done():
-			err = limited.Err()
+			if err = limited.Err(); ctx.Err() == nil { // the driver may be about to say that it has sent nothing
+				select {
+				case a := <-answers:
+					reply, err = a.reply, a.err
+				case <-time.After(grace):
+				}
+			}
 		}
 	} else {
 		reply, err = request(limited)
@@ -395,6 +429,9 @@ func send[T any](s *Store, ctx context.Context, unlimited bool, request func(con
 }
 
 type none struct{}
+
+// grace is how much longer than its limit a request may take to say what it knows.
+const grace = 10 * time.Millisecond
 
 // timedOut reports whether err is a time-out, of the Store or of the driver's client.
 func timedOut(err error) bool {

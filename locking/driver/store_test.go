@@ -131,6 +131,89 @@ func TestTryAcquire_IsRepeatedUntilTheServerAnswers(t *testing.T) {
 	}
 }
 
+// What is not sent is known, also if the driver says so only when its time is over, alone or beside others (send).
+func TestTryAcquire_NotSentInTimeIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return driver.Unsent(ctx.Err()) }
+		s := open(t, d)
+		for n := range 3 {
+			if _, err := s.TryAcquire(t.Context(), "k"); err == nil || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || len(d.takes) != n+1 {
+				t.Errorf("%v after %d requests, want an error of a request that was not sent", err, len(d.takes))
+			}
+		}
+		d.take = func(ctx context.Context, n int, _ bool) error {
+			if n == 3 {
+				<-ctx.Done()
+				return driver.Again(ctx.Err())
+			}
+			return nil
+		}
+		if _, err := s.TryAcquire(t.Context(), "k"); err != nil || len(d.takes) != 5 {
+			t.Errorf("%v after %d requests, want the second one granted", err, len(d.takes)-3)
+		}
+	})
+}
+
+// The error matches that of ctx, whenever it ends.
+func TestTryAcquire_EndOfCtxBetweenTwoRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, answer := range []error{driver.Again(errors.New("no primary")), errSilence} {
+			d := newScript()
+			d.take = answers(answer)
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Microsecond)
+			defer cancel()
+			if _, err := open(t, d).TryAcquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want the end of ctx", err)
+			}
+		}
+	})
+}
+
+// Close ends a request that would be repeated, and the leases that have no TTL.
+func TestClose_EndsRequestsAndSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = answers(errSilence)
+		s := open(t, d)
+		time.AfterFunc(10*time.Millisecond, s.Close)
+		if _, err := s.TryAcquire(t.Context(), "k"); !errors.Is(err, locking.ErrClosed) || time.Since(d.begun) > time.Second {
+			t.Errorf("%v after %v, want ErrClosed at once", err, time.Since(d.begun))
+		}
+		sessions := open(t, newScript(), func(o *driver.Options) { o.TTL, o.TTLMin, o.Limit = 0, 0, time.Second })
+		l, err := sessions.TryAcquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions.Close()
+		_, renewed := sessions.Renew(t.Context(), l)
+		for verb, err := range map[string]error{"renew": renewed, "release": sessions.Release(t.Context(), l)} {
+			if !errors.Is(err, locking.ErrLost) || !errors.Is(err, locking.ErrClosed) {
+				t.Errorf("%s: %v, want ErrLost, since Close has ended the lease, and ErrClosed", verb, err)
+			}
+		}
+	})
+}
+
+// late is a session that opens after its ctx has ended.
+type late struct{ ended chan struct{} }
+
+func (late) Keep(context.Context) error { return nil }
+func (late) Free(context.Context) error { return nil }
+func (x late) End()                     { close(x.ended) }
+
+func TestSessions_ThatOpenTooLateEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := late{make(chan struct{})}
+		d := &driver.Sessions[late]{Open: func(context.Context, string, bool) (late, error) { time.Sleep(5 * time.Second); return x, nil }}
+		s := open(t, d, func(o *driver.Options) { o.TTL, o.TTLMin, o.Limit = 0, 0, time.Second })
+		if _, err := s.TryAcquire(t.Context(), "k"); err == nil {
+			t.Error("granted")
+		}
+		<-x.ended
+	})
+}
+
 // A server that is back after seconds is asked again at once, however long the TTL is.
 func TestTryAcquire_PausesForARequestAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

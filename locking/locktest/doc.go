@@ -15,7 +15,7 @@
 //   - Until never exceeds the time before the request plus the TTL, and is
 //     monotonic: a late reply does not prolong trust.
 //   - When ctx ends, a request returns at once with ctx.Err, and leaves no waiter behind.
-//   - A request whose reply was lost is never reported as ErrBusy, and blocks
+//   - A request whose reply was lost is not reported as ErrBusy, unless another holder has the key, and blocks
 //     the keys no longer than the TTL.
 //   - Different keys are different locks, whatever their bytes; an invalid key is ErrKey.
 //   - A TTL that the store cannot represent is an error, and is not rounded.

@@ -62,7 +62,7 @@
 // refuse the late one.
 //
 // MongoDB wakes no waiter. In each process the requests for a key wait in the order of arrival (locking.Line), and the first
-// asks again after 2 to 15 ms. A process that others wait for leaves them the key for 15 ms after each 20 ms. What all
+// asks again after 2 to 15 ms. A process that has seen another one lately leaves the key to it for 15 ms after each 20 ms, and otherwise after each 400. What all
 // stores need, such as the repetition of a request without an answer, is in package driver.
 //
 // # The guard

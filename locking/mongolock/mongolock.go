@@ -57,11 +57,16 @@ func newLeases(c *mongo.Collection, ttl time.Duration) *leases {
 	return &leases{acknowledged(c), c.Clone(options.Collection().SetWriteConcern(writeconcern.W1())), ttl}
 }
 
+// Check refuses a request inside of a transaction.
+func (m *leases) Check(ctx context.Context) error {
+	if inTransaction(ctx) {
+		return ErrTransaction
+	}
+	return nil
+}
+
 // Take takes the one key. While there is no primary, as during an election, it is repeated.
 func (m *leases) Take(ctx context.Context, keys []string, owner string, _ bool) (driver.Grant, error) {
-	if inTransaction(ctx) {
-		return driver.Grant{}, driver.Refused(ErrTransaction)
-	}
 	g, err := send(ctx, m.grants, take(keys[0], owner, m.ttl))
 	if err == nil && g.Owner != owner {
 		err = locking.ErrBusy

@@ -39,7 +39,7 @@
 // first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
 // MySQL has no LISTEN: a waiter asks again, after 2 to 15 ms. Of the waiters in one process only the
-// first does (locking.Line). A process that others wait for leaves them the key for 15 ms after each 20 ms. A refusal changes no
+// first does (locking.Line). A process that has seen another one lately leaves the key to it for 15 ms after each 20 ms, and otherwise after each 400. A refusal changes no
 // row. What all stores need, such as the repetition of a request without an answer, is in package driver.
 //
 // # The session lock

@@ -58,7 +58,7 @@ func TryXactLock(ctx context.Context, tx Tx, key string) error {
 // continue after that. If owner has the lease already, it keeps its fence, and its TTL starts anew.
 //
 // Requests of a Store do not take the advisory lock: they wait for the end of tx if it has taken the
-// key, so commit soon. owner must be one that no other holder uses, as rand.Text.
+// key, so commit soon. owner must be one that no other holder uses, as rand.Text, and is not used again after a release.
 func TryXactLease(ctx context.Context, tx Tx, key, owner string, ttl time.Duration) (locking.Lease, error) {
 	if err := errors.Join(settings(ttl).Check(), checkXact(tx, key)); err != nil {
 		return locking.Lease{}, err

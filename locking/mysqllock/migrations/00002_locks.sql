@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS locks (
 -- their order, so that no two calls wait for each other. UTC_TIMESTAMP is the start of its statement, so
 -- rows are locked in an earlier statement, except by a release. Above READ COMMITTED a request would lock gaps, and
 -- read from a snapshot older than its row locks. Without autocommit the session may be in a transaction before, which is
--- empty. A grant of one free key that has a row needs no procedure: one.go.
+-- empty. A grant of one free key that has a row needs no procedure: table.go.
 
 -- locks_acquire takes all keys for an owner, or none, for ttl microseconds. Its result is the fence, or
 -- 0 if another owner holds a key. Called twice with one owner it makes one grant, with one fence.

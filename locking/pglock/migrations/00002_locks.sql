@@ -24,7 +24,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     granted bigint;
 BEGIN
-    -- One free key, for a waiter or in a caller's transaction, is one update (for others: one.go). If a transaction that has just ended changed the row, PostgreSQL
+    -- One free key, for a waiter or in a caller's transaction, is one update (for others: store.go). If a transaction that has just ended changed the row, PostgreSQL
     -- computes the update again from the new row, with a new fence.
     IF cardinality(keys) = 1 THEN
         UPDATE locks
