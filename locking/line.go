@@ -59,15 +59,15 @@ type Place[K comparable] struct {
 // Enter takes a place for keys, each named once, and waits for its turn. ErrFull: a line has no place. If ctx ends first, the
 // error is its cause. An owner of nil is exempt from Max and Share.
 func (l *Line[K]) Enter(ctx context.Context, owner any, keys ...K) (*Place[K], error) {
-	p, err := l.Join(owner, keys...)
+	p, err := l.place(owner, keys...)
 	if err != nil {
 		return nil, err
 	}
-	return p, p.Wait(ctx)
+	return p, p.wait(ctx)
 }
 
-// Join takes a place, as Enter does, and does not wait.
-func (l *Line[K]) Join(owner any, keys ...K) (*Place[K], error) {
+// place takes a place, as Enter does, and does not wait.
+func (l *Line[K]) place(owner any, keys ...K) (*Place[K], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if owner != nil {
@@ -175,8 +175,8 @@ func (l *Line[K]) Shared(key K) bool {
 	return of != nil && time.Since(of.seen) < alone*l.Turn
 }
 
-// Wait waits for the turn of a place. If ctx ends first, it returns the cause, and the place has left its lines.
-func (p *Place[K]) Wait(ctx context.Context) error {
+// wait waits for the turn of a place. If ctx ends first, it returns the cause, and the place has left its lines.
+func (p *Place[K]) wait(ctx context.Context) error {
 	select {
 	case <-p.turn:
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 func enter(q *Line[string], keys ...string) *Place[string] {
-	t, _ := q.Join(nil, keys...)
+	t, _ := q.place(nil, keys...)
 	return t
 }
 
@@ -54,9 +54,9 @@ func TestLine_PlaceThatIsFirstInAllItsLinesHasItsTurn(t *testing.T) {
 
 func TestLine_WaitingCountsEachPlaceOnce(t *testing.T) {
 	q := &Line[string]{}
-	first, _ := q.Join("me", "x", "y")
-	_, _ = q.Join("me", "y", "x")
-	q.Join(nil, "x") // without an owner
+	first, _ := q.place("me", "x", "y")
+	_, _ = q.place("me", "y", "x")
+	q.place(nil, "x") // without an owner
 	if n := q.Waiting(); n != 1 {
 		t.Errorf("%d wait, want 1", n)
 	}
@@ -140,11 +140,11 @@ func TestLine_RefusedPlaceIsInNoLine(t *testing.T) {
 		{5, false},
 		{nil, true},
 	} {
-		if _, err := q.Join(c.owner, "x"); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrFull) {
+		if _, err := q.place(c.owner, "x"); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrFull) {
 			t.Errorf("number %d, of %v: %v, want admitted: %t", n, c.owner, err, c.ok)
 		}
 	}
-	if _, err := q.Join("y", "y", "x"); !errors.Is(err, ErrBusy) || q.Len("y") != 0 || q.Len("x") != 10 {
+	if _, err := q.place("y", "y", "x"); !errors.Is(err, ErrBusy) || q.Len("y") != 0 || q.Len("x") != 10 {
 		t.Errorf("%v; %d in y, %d in x", err, q.Len("y"), q.Len("x"))
 	}
 }
@@ -157,14 +157,14 @@ func TestLine_PlaceLeavesWhenItsCtxEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if enter(q, "x", "y").Wait(ctx) == nil {
+			if enter(q, "x", "y").wait(ctx) == nil {
 				t.Error("a turn, although the first place has not left")
 			}
 		})
 		synctest.Wait()
 		last := enter(q, "x")
 		all.Go(func() {
-			if last.Wait(t.Context()) != nil {
+			if last.wait(t.Context()) != nil {
 				t.Error("no turn")
 			}
 		})

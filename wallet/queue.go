@@ -3,7 +3,6 @@ package wallet
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -71,7 +70,7 @@ func (q *queues) enter(ctx context.Context, o *operation) (leave func(), err err
 	}
 	place, err := q.Enter(ctx, client, o.ids()...)
 	if errors.Is(err, locking.ErrFull) {
-		err = fmt.Errorf("%w (%w)", errQueueFull, err)
+		err = errQueueFull
 	}
 	if err != nil {
 		return nil, err

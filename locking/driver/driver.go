@@ -52,7 +52,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"shop/locking"
@@ -76,15 +75,13 @@ type Driver interface {
 // Grant is the answer to Take.
 type Grant struct {
 	Fence locking.Fence // 0: the server cannot fence
-	Mark  string        // "": none; else the owner of the lease is OWNER/MARK
-	Since time.Time     // the TTL began no earlier; zero: not before Take was called
 }
 
 // Listener is a Driver whose server tells of releases.
 type Listener interface {
-	// Listen calls wake with "" when it has subscribed, and then with each key that may have become free, or each owner that
-	// should ask. It returns when ctx ends or the subscription fails, and is called again then.
-	Listen(ctx context.Context, wake func(keyOrOwner string)) error
+	// Listen calls wake with "" when it has subscribed, and then with each key that may have become free. It returns
+	// when ctx ends or the subscription fails, and is called again then.
+	Listen(ctx context.Context, wake func(key string)) error
 }
 
 // Checker is a Driver that refuses some requests before they wait.
@@ -102,20 +99,16 @@ type Options struct {
 	TTL     time.Duration // 0: a lease has none, and lasts as long as its connection
 	TTLMin  time.Duration // the shortest TTL
 	TTLUnit time.Duration // of which a TTL is a multiple
-	Margin  time.Duration // by which Until is earlier than the TTL; 0: DefaultMargin
 
 	Limit  time.Duration   // of a request, but of one that waits in a queue; 0: a sixth of the TTL
 	OneKey bool            // a lease has one key
 	Queues bool            // Take waits at the server
-	Direct bool            // every waiter asks the server, without a line in its process
-	Leaves bool            // a waiter that gives up leaves something at the server, which Free removes
-	Shared bool            // a key has several holders at once: see locking.Nested
 	Pause  locking.Backoff // between two requests of a waiter
 	Turn   time.Duration   // see locking.Line
 	Gap    time.Duration
 }
 
-// DefaultMargin is a hundredth of the TTL, for clocks that run at different rates, and 2 ms, for a server that counts milliseconds.
+// DefaultMargin is by how much Until is earlier than the TTL: a hundredth of the TTL, for clocks that run at different rates, and 2 ms, for a server that counts milliseconds.
 func DefaultMargin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // DefaultLimit lets several requests fit into the half TTL in which one without an answer is repeated.
@@ -146,59 +139,6 @@ func Again(err error) error { return &undone{error: err, unsent: true, again: tr
 func isAgain(err error) bool {
 	var done *undone
 	return errors.As(err, &done) && done.again
-}
-
-// result is the error of a request, for a caller with ctx. It matches locking.ErrOutcomeUnknown if the request may have
-// taken effect, and an error of ctx only if that has ended.
-func result(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // a timer of the driver has fired before the one of ctx
-	}
-	if errors.Is(err, locking.ErrClosed) {
-		return err
-	}
-	var done *undone
-	switch known := errors.As(err, &done); {
-	case errors.Is(err, locking.ErrBusy), errors.Is(err, locking.ErrLost), known && !done.unsent:
-		return masked(ctx, err)
-	case known:
-		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
-			err = fmt.Errorf("%w: %w", end, err)
-		}
-		if err = fmt.Errorf("no connection: %w", masked(ctx, err)); done.again {
-			err = Again(err) // the mask has removed it
-		}
-		return err
-	}
-	return NoAnswer(ctx, err)
-}
-
-// NoAnswer wraps err in locking.ErrOutcomeUnknown, unless it matches that already. If ctx has ended, its error replaces err.
-func NoAnswer(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if errors.Is(err, locking.ErrOutcomeUnknown) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, masked(ctx, err))
-}
-
-// masked keeps a time-out of a driver from matching the errors of a ctx that has not ended.
-func masked(ctx context.Context, err error) error {
-	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		text := fmt.Sprintf("no answer in time (%v)", err)
-		for _, kind := range []error{locking.ErrBusy, locking.ErrLost} {
-			if errors.Is(err, kind) {
-				return locking.Like(kind, errors.New(text))
-			}
-		}
-		return errors.New(text)
-	}
-	return err
 }
 
 // OneKey checks the keys of a lease that has one.

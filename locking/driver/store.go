@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,9 +51,8 @@ func New(d Driver, o Options) (*Store, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	o.Margin = cmp.Or(o.Margin, DefaultMargin(o.TTL))
 	o.Limit = cmp.Or(o.Limit, DefaultLimit(o.TTL))
-	s := &Store{driver: d, o: o, trust: o.TTL - o.Margin, held: map[string]*holder{}}
+	s := &Store{driver: d, o: o, trust: o.TTL - DefaultMargin(o.TTL), held: map[string]*holder{}}
 	s.line.Turn, s.line.Gap = o.Turn, o.Gap
 	s.back.life, s.back.end = context.WithCancel(context.Background())
 	return s, nil
@@ -70,36 +68,16 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (l locking.Lease
 	if keys, err = s.check(ctx, keys); err != nil {
 		return l, err
 	}
-	place, free := s.tryEnter(keys)
+	place, free := s.line.TryEnter(keys...)
 	if !free {
 		return l, errInFront
 	}
-	if l, _, err = s.take(ctx, keys, rand.Text(), false); err != nil {
-		leave(place)
+	if l, err = s.take(ctx, keys, false); err != nil {
+		place.Leave()
 		return locking.Lease{}, err
 	}
 	s.hold(l, place)
 	return l, nil
-}
-
-func (s *Store) tryEnter(keys []string) (place *locking.Place[string], free bool) {
-	if s.o.Direct {
-		return nil, true
-	}
-	return s.line.TryEnter(keys...)
-}
-
-func (s *Store) enter(ctx context.Context, keys []string) (*locking.Place[string], error) {
-	if s.o.Direct {
-		return nil, nil
-	}
-	return s.line.Enter(ctx, nil, keys...)
-}
-
-func leave(place *locking.Place[string]) {
-	if place != nil {
-		place.Leave()
-	}
 }
 
 // Acquire waits for all keys: in this process in the order of arrival, among the processes as the driver's documentation says.
@@ -113,13 +91,13 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (l locking.Lease, e
 	}
 	waiting, stop := s.back.under(ctx)
 	defer stop()
-	place, err := s.enter(waiting, keys)
+	place, err := s.line.Enter(waiting, nil, keys...)
 	if err == nil {
 		if l, err = s.wait(waiting, place, keys); err == nil {
 			s.hold(l, place)
 			return l, nil
 		}
-		leave(place)
+		place.Leave()
 	} else {
 		err = busy(ctx, errInFront)
 	}
@@ -135,38 +113,24 @@ var errInFront = locking.Like(locking.ErrBusy, errors.New("another request of th
 // wait asks the server until the keys are granted, as the request of this process whose turn it is.
 func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []string) (l locking.Lease, err error) {
 	var woken <-chan struct{}
-	deaf := func() {}
-	defer func() { deaf() }()
-	owner, undone := rand.Text(), false // at least 128 random bits
-	if s.o.Leaves {
-		defer func() {
-			if err != nil && !undone {
-				s.undo(locking.Lease{Keys: keys, Owner: owner})
-			}
-		}()
-	}
 	for n := 0; ; n++ {
-		if n == 1 || n == 0 && s.o.Leaves { // a release before the next request is not missed
-			deaf()
-			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
+		if n == 1 { // a release before the next request is not missed
+			var deaf func()
+			woken, deaf = s.listen(keys)
+			defer deaf()
 		}
-		l, undone, err = s.take(ctx, keys, owner, n > 0 || s.o.Queues || s.o.Leaves)
+		l, err = s.take(ctx, keys, n > 0 || s.o.Queues)
 		if !errors.Is(err, locking.ErrBusy) {
-			if err != nil && ctx.Err() != nil && (n > 0 || place != nil && place.Waited) {
+			if err != nil && ctx.Err() != nil && (n > 0 || place.Waited) {
 				err = busy(ctx, err)
 			}
 			return l, err
-		}
-		if undone { // what is freed in the background must not be a later grant
-			owner, undone = rand.Text(), false
-			deaf()
-			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
 		}
 		s.line.Seen(keys...)
 		if ctx.Err() != nil {
 			return l, busy(ctx, err)
 		}
-		if n == 0 && s.hears() && !s.o.Leaves {
+		if n == 0 && s.hears() {
 			continue
 		}
 		select {
@@ -231,48 +195,38 @@ func (s *Store) describe(err *error, operation string, keys []string) {
 	}
 }
 
-// take requests keys for an owner, until the server has answered. undone: what it may have taken is freed in the background.
-func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool) (l locking.Lease, undone bool, _ error) {
-	l = locking.Lease{Keys: keys, Owner: owner}
+// take requests keys as a new owner, until the server has answered: what is freed in the background is never a later grant.
+func (s *Store) take(ctx context.Context, keys []string, wait bool) (l locking.Lease, _ error) {
+	l = locking.Lease{Keys: keys, Owner: rand.Text()} // at least 128 random bits
 	deadline, unknown := time.Now().Add(s.o.TTL/2), false
 	for rest := time.Millisecond; ; rest = min(2*rest, s.o.Limit) {
 		sent := time.Now() // before the request: the TTL cannot start earlier
 		grant, err := send(s, ctx, wait && s.o.Queues, func(ctx context.Context) (Grant, error) {
-			return s.driver.Take(ctx, keys, owner, wait)
+			return s.driver.Take(ctx, keys, l.Owner, wait)
 		})
 		unknown = unknown || errors.Is(err, locking.ErrOutcomeUnknown)
 		if err == nil {
 			if l.Fence = grant.Fence; s.o.TTL > 0 {
-				l.Until = latest(sent, grant.Since).Add(s.trust)
+				l.Until = sent.Add(s.trust)
 			}
-			if grant.Mark != "" {
-				l.Owner += "/" + grant.Mark
-			}
-			return l, false, nil
+			return l, nil
 		}
 		last := errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrClosed) || time.Now().Add(rest).After(deadline)
 		switch {
 		case !unknown && !isAgain(err):
-			return l, false, err
+			return l, err
 		case !last && pause(ctx, rest):
 			continue
 		case unknown:
 			s.undo(l)
 			if !errors.Is(err, locking.ErrBusy) {
-				err = NoAnswer(ctx, err)
+				err = noAnswer(ctx, err)
 			}
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return l, unknown, err
+		return l, err
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // undo frees what requests of an owner may have taken: now, and again when a request that was sent earlier may have
@@ -286,9 +240,6 @@ func (s *Store) undo(l locking.Lease) {
 
 // hold notes that l has a place, until it is released or its Until has come.
 func (s *Store) hold(l locking.Lease, place *locking.Place[string]) {
-	if place == nil {
-		return
-	}
 	h := &holder{place: place}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,65 +327,5 @@ func (s *Store) Close() {
 	}
 }
 
-// Shared reports whether a key has several holders at once: see locking.Nested.
-func (s *Store) Shared() bool { return s.o.Shared }
-
 // Limit is how long a request waits for its answer.
 func (s *Store) Limit() time.Duration { return s.o.Limit }
-
-// send makes one request. unlimited is one that waits in a queue.
-//
-// A driver may not notice the end of ctx while it reads from a socket. While the server answers, that does not matter. If the
-// last request had no answer, the driver is called in another goroutine, and send returns at once when ctx ends. (It does not
-// always do so, because two switches of goroutine take as long as a round trip.)
-//
-// A request that is left behind may answer later: what it returns is not shared with send.
-func send[T any](s *Store, ctx context.Context, unlimited bool, request func(context.Context) (T, error)) (reply T, err error) {
-	if s.back.closed() {
-		return reply, locking.ErrClosed
-	}
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if !unlimited {
-		limited, cancel = context.WithTimeout(ctx, s.o.Limit)
-	}
-	defer cancel()
-	if s.silent.Load() && !unlimited {
-		type answer struct {
-			reply T
-			err   error
-		}
-		answers := make(chan answer, 1)
-		if !s.back.run(func() { reply, err := request(limited); answers <- answer{reply, err} }) {
-			return reply, locking.ErrClosed
-		}
-		select {
-		case a := <-answers:
-			reply, err = a.reply, a.err
-		case <-limited.Done():
-			if err = limited.Err(); ctx.Err() == nil { // the driver may be about to say that it has sent nothing
-				select {
-				case a := <-answers:
-					reply, err = a.reply, a.err
-				case <-time.After(grace):
-				}
-			}
-		}
-	} else {
-		reply, err = request(limited)
-	}
-	if !unlimited {
-		s.silent.Store(timedOut(err))
-	}
-	return reply, result(ctx, err)
-}
-
-type none struct{}
-
-// grace is how much longer than its limit a request may take to say what it knows.
-const grace = 10 * time.Millisecond
-
-// timedOut reports whether err is a time-out, of the Store or of the driver's client.
-func timedOut(err error) bool {
-	var timer net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &timer) && timer.Timeout()
-}
