@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +18,7 @@ import (
 // ended, each account sends its available amount to the next account of its group. Afterwards
 // forbidden requests must still be refused.
 func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
-	awaitHolds(ctx, t)
+	late := awaitHolds(ctx, t)
 	accounts := money.Accounts(t.Plan)
 	// The accounts of a row are of different groups, and do not pay each other.
 	findings := money.Postcheck(ctx, t, "account", groups, func(ctx context.Context, i int, row []money.Account) []string {
@@ -28,16 +29,23 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 		return spendAll(ctx, t.Run, i, row, to)
 	})
 	offend(ctx, t)
+	if late > 0 {
+		findings.Add("I-HOLD", fmt.Sprintf("%d holds are still reserved, more than %v after they have expired: the sweeper has not ended them", late, sweepTime))
+	}
 	return findings
 }
 
+// sweepTime is how long a hold may be over before the sweeper has ended it, when the faults are over.
+const sweepTime = 2 * time.Second
+
 // awaitHolds waits until no hold is reserved, or the sweeper has had time for all of
-// them. The audit finds the holds that are left. (Some controls leave holds for ever: they
+// them, and returns how many it has left over. A payment from an account that is short of money would end them, so the
+// audit, which comes after such payments, does not find them. (Some controls leave holds for ever: they
 // are not waited for when twenty rounds of the sweeper have not ended them.)
-func awaitHolds(ctx context.Context, t *loadtest.Trial) {
+func awaitHolds(ctx context.Context, t *loadtest.Trial) (late int64) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
-		return // the audit finds the holds that are left
+		return 0 // the audit says so
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	reserved := `SELECT count(*) FROM transfers WHERE state = 'reserved'`
@@ -47,9 +55,15 @@ func awaitHolds(ctx context.Context, t *loadtest.Trial) {
 	for end := time.Now().Add(cmp.Or(t.Scenario.Grace, loadtest.LiveBound(t.TTL()))); time.Now().Before(end); {
 		n, err := invariant.Number(ctx, conn, reserved)
 		if err == nil && n == 0 || !fault.Wait(ctx, 20*time.Millisecond) {
-			return
+			return 0
 		}
 	}
+	if t.Scenario.Grace > 0 {
+		return 0
+	}
+	late, _ = invariant.Number(ctx, conn, fmt.Sprintf(`
+		SELECT count(*) FROM transfers WHERE state = 'reserved' AND expires_at < clock_timestamp() - interval '%d milliseconds'`, sweepTime.Milliseconds()))
+	return late
 }
 
 // spendAll returns a text for each account, "" if it is correct.
