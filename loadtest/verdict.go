@@ -65,6 +65,7 @@ type Need struct {
 	Why      string  // the reason why a run without it shows nothing
 	Expect   Verdict // needed only of scenarios with this expected verdict; "": of all
 	Of       string  // needed only of this strategy; "": of all
+	Not      string  // not needed of this strategy
 }
 
 // InconclusiveReasons returns the reasons why a run shows nothing; none if it shows something.
@@ -83,7 +84,7 @@ func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []strin
 		}
 	}
 	for _, n := range needs {
-		if evidence[n.Evidence] < max(1, n.Least) && (n.Expect == "" || n.Expect == s.Expect) && (n.Of == "" || n.Of == s.Strategy) {
+		if evidence[n.Evidence] < max(1, n.Least) && (n.Expect == "" || n.Expect == s.Expect) && (n.Of == "" || n.Of == s.Strategy) && (n.Not == "" || n.Not != s.Strategy) {
 			reasons = append(reasons, n.Why)
 		}
 	}

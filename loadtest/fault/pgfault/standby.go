@@ -125,7 +125,7 @@ func waits(ctx context.Context, primary *pgx.Conn, over time.Duration) (n int64,
 	seen := map[string]bool{}
 	for end := time.Now().Add(over); time.Now().Before(end) && fault.Wait(ctx, waitsEvery); {
 		rows, err := primary.Query(ctx, `
-SELECT pid || ' ' || query_start
+SELECT concat(pid, ' ', query_start) -- which may be NULL: the server reads the two at different moments
 FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event = 'SyncRep'`)
 		if err != nil {

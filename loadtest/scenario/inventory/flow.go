@@ -182,7 +182,7 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
-}, loadtest.StandbySpecs(serverTime, 30, 10))
+}, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 
 // audit checks the database against the plan and the answers.
 func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {

@@ -232,7 +232,7 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
-}, loadtest.StandbySpecs(serverTime, 13, 10))
+}, loadtest.StandbySpecs(serverTime, 13, 10, "etcd-fence-only"))
 
 // combinerKilled leaves time to catch up after each kill, like Crash. Without that, the next replica could be killed as
 // soon as it has the lock of the last one, and nothing would succeed for two TTLs.
