@@ -223,7 +223,8 @@ func TestAnswered_IsAtThePromotedStandby(t *testing.T) {
 	standby.Start()
 
 	promoted := &database{Database: &pgtest.Database{T: t, URL: url, Pool: pgtest.Pool(t, url)}}
-	promoted.Exec(`SELECT pg_promote()`)
+	promoted.Exec(`SELECT pg_promote(false)`)
+	locktest.Eventually(t, "the standby is promoted", func() bool { return promoted.Number(`SELECT pg_is_in_recovery()::int`) == 0 })
 	promoted.DB, promoted.events = promoted.open(promoted.Pool, nil)
 	promoted.want(1)
 	for req, replayed := range map[idempotency.Request]bool{answered: true, unanswered: false} {
