@@ -18,7 +18,7 @@ import (
 // Config configures a Service. Pool is required; Locks only for strategies that use Redis.
 type Config struct {
 	Pool      *pgxpool.Pool   // made with pgtx.PoolConfig
-	Locks     locking.Store   // with a redislock.Waiter no request polls, and all processes get a turn
+	Locks     locking.Store   // of redislock.New: a release wakes the next request
 	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
 	Strategy  string          // default "redis+row"
 	Hot       []string        // skus of products that are bought with "combined", unless the caller names a strategy
@@ -38,7 +38,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	cfg.Strategy = cmp.Or(cfg.Strategy, "redis+row")
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	// The lock is held for milliseconds, so a waiter of a Store that is no Waiter retries that often.
+	// The lock is held for milliseconds, so a waiter of a Store that is no locking.Waiter retries that often.
 	cfg.Lock.Backoff.Base = cmp.Or(cfg.Lock.Backoff.Base, time.Millisecond)
 	cfg.Lock.Backoff.Max = cmp.Or(cfg.Lock.Backoff.Max, 20*time.Millisecond)
 	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)

@@ -15,7 +15,7 @@ func TestRetry_SerializableAndOptimisticRunAgainAndBothPurchasesSucceed(t *testi
 	for _, strategy := range []string{"serializable", "optimistic"} {
 		s := open(t, inventory.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, inventory.AfterGuard)})
 		s.stock("A", 2)
-		buyAtOnce(t, 2, s.Service, one("A"))
+		buyAtOnce(t, []*inventory.Service{s.Service, s.Service}, one("A"))
 		if got := s.events.Of(inventory.Retried); got == 0 {
 			t.Errorf("%s: nothing was retried: the purchases did not collide", strategy)
 		}

@@ -76,7 +76,7 @@ func TestBuy_NaiveSellsTheLastPieceTwice(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, inventory.AfterGuard)})
 	s.stock("A", 1)
-	buyAtOnce(t, 2, s.Service, one("A"))
+	buyAtOnce(t, []*inventory.Service{s.Service, s.Service}, one("A"))
 	if got := s.orders(); got != 2 {
 		t.Errorf("%d sold of 1: the negative control did not fail", got)
 	}
@@ -85,11 +85,11 @@ func TestBuy_NaiveSellsTheLastPieceTwice(t *testing.T) {
 	}
 }
 
-// buyAtOnce lets n clients buy the same product concurrently.
-func buyAtOnce(t *testing.T, n int, svc *inventory.Service, lines []inventory.Line) {
+// buyAtOnce lets a client of each service buy the same product concurrently.
+func buyAtOnce(t *testing.T, services []*inventory.Service, lines []inventory.Line) {
 	t.Helper()
 	var wg sync.WaitGroup
-	for range n {
+	for _, svc := range services {
 		wg.Go(func() {
 			if _, err := svc.Buy(t.Context(), newRequest(), lines); err != nil {
 				t.Error(err)

@@ -13,6 +13,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
@@ -26,20 +27,18 @@ func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
 }
 
 // locksAt makes a store with its own key prefix.
-func locksAt(t testing.TB, redisURL string, ttl time.Duration) *redislock.Store {
+func locksAt(t testing.TB, redisURL string, ttl time.Duration) *driver.Store {
 	t.Helper()
-	store, _ := namedLocksAt(t, redisURL, ttl)
-	return store
+	return locksUnder(t, redisURL, ttl, uuid.NewString())
 }
 
-func namedLocksAt(t testing.TB, redisURL string, ttl time.Duration) (store *redislock.Store, prefix string) {
+func locksUnder(t testing.TB, redisURL string, ttl time.Duration, prefix string) *driver.Store {
 	t.Helper()
 	client, err := redislock.Connect(redisURL, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
-	prefix = uuid.NewString()
-	store, err = redislock.New(client, ttl, redislock.Options{Prefix: prefix})
+	store, err := redislock.New(client, ttl, redislock.Options{Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +46,18 @@ func namedLocksAt(t testing.TB, redisURL string, ttl time.Duration) (store *redi
 		store.Close()
 		client.Close()
 	})
-	return store, prefix
+	return store
 }
 
 // stealable returns a lock store on the shared server, and a function that deletes its keys.
-func stealable(t *testing.T, ttl time.Duration) (store *redislock.Store, steal func(context.Context)) {
+func stealable(t *testing.T, ttl time.Duration) (store *driver.Store, steal func(context.Context)) {
+	t.Helper()
+	stores, steal := stealableByTwo(t, ttl)
+	return stores[0], steal
+}
+
+// stealableByTwo is stealable, with the stores of two processes: in each, a request waits for the one before it, whatever Redis says.
+func stealableByTwo(t *testing.T, ttl time.Duration) (stores [2]*driver.Store, steal func(context.Context)) {
 	t.Helper()
 	opts, err := redis.ParseURL(locktest.Env(t, "SHOP_REDIS_URL"))
 	if err != nil {
@@ -59,8 +65,11 @@ func stealable(t *testing.T, ttl time.Duration) (store *redislock.Store, steal f
 	}
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
-	store, prefix := namedLocksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), ttl)
-	return store, func(ctx context.Context) {
+	prefix := uuid.NewString()
+	for i := range stores {
+		stores[i] = locksUnder(t, locktest.Env(t, "SHOP_REDIS_URL"), ttl, prefix)
+	}
+	return stores, func(ctx context.Context) {
 		names, err := client.Keys(ctx, prefix+"*product/*").Result()
 		if err == nil && len(names) == 0 {
 			err = errors.New("no lock key there")
@@ -95,11 +104,11 @@ func TestRedisOnly_HoldsAsLongAsItsLockDoes(t *testing.T) {
 
 func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t, time.Minute)
+	stores, steal := stealableByTwo(t, time.Minute)
 	both := locktest.MeetAt(2, inventory.AfterGuard)
 	var first atomic.Bool
 	s := open(t, inventory.Config{
-		Strategy: "redis-only", Locks: store,
+		Strategy: "redis-only", Locks: stores[0],
 		Failpoint: func(ctx context.Context, step inventory.Step, strategy string) {
 			if step == inventory.AfterGuard && first.CompareAndSwap(false, true) {
 				steal(ctx) // lets the other buyer read what this one is about to overwrite
@@ -109,8 +118,10 @@ func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 	})
 	s.cfg.Pool = pgtest.Pool(t, s.URL, pgtest.Unhurried)
 	s.Service, s.events = s.another(s.cfg)
+	s.cfg.Locks = stores[1]
+	beside, _ := s.another(s.cfg)
 	s.stock("A", 1)
-	buyAtOnce(t, 2, s.Service, one("A"))
+	buyAtOnce(t, []*inventory.Service{s.Service, beside}, one("A"))
 	if got := s.orders(); got != 2 {
 		t.Errorf("%d sold of 1: the negative control did not fail", got)
 	}
@@ -121,10 +132,10 @@ func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 
 func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t, time.Minute) // no renewal notices
+	stores, steal := stealableByTwo(t, time.Minute) // no renewal notices
 	var s *shop
 	s = open(t, inventory.Config{
-		Strategy: "redis+row", Locks: store,
+		Strategy: "redis+row", Locks: stores[0],
 		Failpoint: locktest.OnceAt(inventory.AfterGuard, func(ctx context.Context) {
 			steal(ctx)
 			locktest.Eventually(t, "the second holder waits for the row", func() bool { return s.Waiting() > 0 })
@@ -132,8 +143,10 @@ func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 	})
 	s.cfg.Pool = pgtest.Pool(t, s.URL, pgtest.Unhurried)
 	s.Service, s.events = s.another(s.cfg)
+	s.cfg.Locks = stores[1]
+	beside, _ := s.another(s.cfg)
 	s.stock("A", 1)
-	buyAtOnce(t, 2, s.Service, one("A"))
+	buyAtOnce(t, []*inventory.Service{s.Service, beside}, one("A"))
 	if got := s.orders(); got != 1 {
 		t.Errorf("%d sold, want 1", got)
 	}

@@ -20,6 +20,7 @@ import (
 	"shop/cmd/shop/reference"
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/redislock"
 	"shop/transfer"
 	"shop/wallet"
@@ -28,9 +29,9 @@ import (
 // app holds what serve opens.
 type app struct {
 	pool      *pgxpool.Pool
-	probe     *pgxpool.Pool     // one connection, for /readyz alone
-	client    *redis.Client     // nil without Redis
-	locks     *redislock.Waiter // nil without Redis
+	probe     *pgxpool.Pool // one connection, for /readyz alone
+	client    *redis.Client // nil without Redis
+	locks     *driver.Store // nil without Redis
 	orders    *inventory.Service
 	transfers *transferBackend
 	wallets   *walletBackend
@@ -152,7 +153,7 @@ func (a *app) openLocks(s lockSettings, prefix string, sig signals, config *inve
 	if err := sig.traces.redis(a.client); err != nil {
 		return err
 	}
-	if a.locks, err = redislock.NewWaiter(a.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
+	if a.locks, err = redislock.New(a.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
 		return &usageError{err}
 	}
 	config.Locks, config.Lock = a.locks, locking.Options{Observer: observer}

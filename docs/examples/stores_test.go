@@ -12,14 +12,15 @@ import (
 
 // clients are the modules of which a lock store, or combine, imports packages, by its folder.
 var clients = map[string][]string{
-	"combine":   nil,
-	"etcdlock":  {"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc"}, // the client's errors are those of gRPC
-	"filelock":  nil,
-	"mongolock": {"go.mongodb.org/mongo-driver/v2"},
-	"mysqllock": {"github.com/go-sql-driver/mysql"},
-	"pglock":    {"github.com/jackc/pgx/v5"},
-	"redislock": {"github.com/redis/go-redis/v9"},
-	"zklock":    {"github.com/go-zookeeper/zk"},
+	"combine":    nil,
+	"etcdlock":   {"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc"}, // the client's errors are those of gRPC
+	"filelock":   nil,
+	"mongolock":  {"go.mongodb.org/mongo-driver/v2"},
+	"mysqllock":  {"github.com/go-sql-driver/mysql"},
+	"pglock":     {"github.com/jackc/pgx/v5"},
+	"redislock":  {"github.com/redis/go-redis/v9"},
+	"redisqueue": {"github.com/redis/go-redis/v9"},
+	"zklock":     {"github.com/go-zookeeper/zk"},
 }
 
 // suite are the modules that only tests and locktest import. zap is the logger of etcd's client.
@@ -52,6 +53,12 @@ func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 			}
 			if store != "combine" { // whose tests need no suite
 				take = append(take, "locking/locktest")
+			}
+			if strings.HasPrefix(store, "redis") {
+				take = append(take, "locking/redislock/redistest")
+			}
+			if store == "redisqueue" {
+				take = append(take, "locking/redislock")
 			}
 			dir := copied(t, take)
 			testsCompile(t, dir, store, slices.Concat(want, suite))

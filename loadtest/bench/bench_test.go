@@ -50,33 +50,6 @@ func TestFill_ComparesEachFigureWithItsTargets(t *testing.T) {
 	}
 }
 
-func TestJudgePeer_ComparesALockWithPeersOfItsKind(t *testing.T) {
-	for _, of := range []struct {
-		row  Row
-		want string
-	}{
-		{Row{Case: FreeKey, Strategy: "redislock fair", Baseline: "raw SET NX PX", Ratio: 1.15, High: 1.3}, "ratio ≤ 1.15: met"},
-		{Row{Case: FreeKey, Strategy: "redislock", Baseline: "raw SET NX PX", Ratio: 1.16, Low: 1}, "ratio ≤ 1.15: missed"},
-		{Row{Case: FreeKey, Strategy: "redislock", Baseline: "redsync", Ratio: 9}, ""},
-		{Row{Case: FreeKey, Strategy: "etcdlock", Baseline: "etcd concurrency", Ratio: 1.07, Low: 0.89}, "low ≤ 1: met"},
-		{Row{Case: FreeKey, Strategy: "pglock table", Baseline: "lock table, polled", Ratio: 1.21, Low: 1.04}, "low ≤ 1: missed"},
-		{Row{Case: FreeKey, Strategy: "pglock table", Baseline: "pg_advisory_lock", Ratio: 6.4, Low: 5}, ""},
-		{Row{Case: OneKey, Strategy: "redislock Waiter", Baseline: "redsync", Ratio: 1.03, Fairness: 0.09}, "ratio ≥ 1: met min/max ≥ 0.5: missed"},
-		{Row{Case: OneKey, Strategy: "redislock", Baseline: "redsync", Ratio: 0.9, Fairness: 0.09}, ""},
-		{Row{Case: OneKey, Strategy: "zklock", Baseline: "go-zookeeper Lock", Ratio: 0.83, High: 1.2, Fairness: 0.82}, "ratio ≥ 1: missed min/max ≥ 0.5: met"},
-		{Row{Case: OneKey, Strategy: "redislock", Baseline: "raw SET NX PX"}, ""},
-	} {
-		of.row.JudgePeer()
-		var said []string
-		for _, target := range of.row.Targets {
-			said = append(said, target.String())
-		}
-		if got := strings.Join(said, " "); got != of.want {
-			t.Errorf("%s against %s: %q, want %q", of.row.Strategy, of.row.Baseline, got, of.want)
-		}
-	}
-}
-
 func TestWanted_FiguresExist(t *testing.T) {
 	for _, w := range wanted {
 		if _, err := path.Match(w.row, ""); err != nil || figures[w.figure] == nil || w.sign != atLeast && w.sign != atMost {

@@ -54,7 +54,7 @@ func shop(ctx context.Context, p place, strategy string, work time.Duration) (*i
 		pool.Close()
 		return nil, nil, err
 	}
-	store, err := redislock.NewWaiter(client, ttl, redislock.Options{Prefix: p.Prefix})
+	store, err := redislock.New(client, ttl, redislock.Options{Prefix: p.Prefix})
 	if err != nil {
 		_ = client.Close()
 		pool.Close()

@@ -39,7 +39,7 @@ func openCombined(context.Context) (locker, error) {
 		return nil, err
 	}
 	c, err := combine.New(combine.Config[func(), struct{}]{
-		Store: s, MaxTurn: lockTurn, Pause: time.Microsecond, // the fair lock gives each process its turn without a pause
+		Store: s, MaxTurn: lockTurn, Pause: time.Microsecond, // the fair lock tells the next process
 		Apply: func(_ context.Context, _ locking.Lease, batch []func()) ([]combine.Result[struct{}], error) {
 			for _, section := range batch {
 				section()

@@ -17,7 +17,7 @@
 //	processes      two and four processes, with 16 goroutines each, want one key: hand-offs a second of all,
 //	               and the fairness among the processes; only with peers of the lock's kind
 //
-// With --lock, locking/combine over the fair lock of redislock is compared with each peer, whatever its server: 64
+// With --lock, locking/combine over the fair lock of redisqueue is compared with each peer, whatever its server: 64
 // goroutines in one process, and in four with 16 each. The work is to add one to a counter, which combine does for
 // all goroutines that wait, under one lease. The rows and their targets are those of report/bench.json (make hot).
 //
@@ -35,13 +35,6 @@
 //
 // One key is wanted for 0.9 s each time. In 0.3 s the slowest locks make about as many grants as there are goroutines, and
 // some tens of turns of processes: then the fewest and the most differ by chance.
-//
-// The targets: a free key of Redis takes at most 1.15 times as long as with raw commands; one of etcd and of
-// PostgreSQL as long as with the best peer of its kind, which is met if the interval begins at 1 or below, so that
-// a difference smaller than the interval is not seen; and the hand-offs
-// of one key are as many as those of each peer of its kind, with a fairness of at least 0.5. Each row says which it has
-// met. loadtest/bench/peers.go names the peers of each kind. The Store of redislock, which polls, has targets for a free
-// key alone: for keys for which many wait its documentation recommends Waiter, or the fair lock.
 //
 // A hand-off counts if it ended within the measurement. Waiters of ours leave with their ctx; those of a peer that has none
 // are granted the key after the end, which counts for the requests and the CPU time alone.

@@ -23,6 +23,7 @@ import (
 	"shop/locking"
 	"shop/locking/etcdlock"
 	"shop/locking/redislock"
+	"shop/locking/redisqueue"
 )
 
 // ttl of each lease. Nothing expires during a measurement.
@@ -44,8 +45,7 @@ type rival struct {
 
 var rivals = []rival{
 	{"redislock", "redis", true, openRedislock},
-	{"redislock Waiter", "redis", true, openWaiter},
-	{"redislock fair", "redis", true, openFair},
+	{"redisqueue fair", "redis", true, openFair},
 	{"raw SET NX PX", "redis", false, openRaw},
 	{"bsm/redislock", "redis", false, openBSM},
 	{"redsync", "redis", false, openRedsync},
@@ -84,6 +84,22 @@ func (l locked) hold(ctx context.Context, key string, section func()) error {
 
 func (l locked) close() { l.end() }
 
+// ofItsKind are the peers that promise what a lock of this repository does, as far as any does: a lease is
+// compared with leases, and a session with sessions.
+var ofItsKind = map[string][]string{
+	"redislock":          redisPeers,
+	"redisqueue fair":    redisPeers,
+	"etcdlock":           {"etcd concurrency"},
+	"pglock sessions":    {"pg_advisory_lock"},
+	"pglock table":       {"lock table, polled"},
+	"mysqllock sessions": {"GET_LOCK", "go-mysql-lock"},
+	"mysqllock table":    {"MySQL table, polled"},
+	"mongolock":          {"document, polled"},
+	"zklock":             {"go-zookeeper Lock"},
+}
+
+var redisPeers = []string{"bsm/redislock", "redsync", "rueidislock"}
+
 // store is a Store. A Store that is no Waiter is polled.
 func store(s locking.Store, end func()) locker {
 	return locked{func(ctx context.Context, key string) (func() error, error) {
@@ -98,18 +114,12 @@ func openRedislock(context.Context) (locker, error) {
 	})
 }
 
-func openWaiter(context.Context) (locker, error) {
-	return onRedis(func(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
-		return redislock.NewWaiter(c, ttl, o)
-	})
-}
-
 func openFair(context.Context) (locker, error) {
 	return onRedis(newFair)
 }
 
 func newFair(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
-	return redislock.NewFair(c, ttl, o)
+	return redisqueue.NewFair(c, ttl, o)
 }
 
 type redisStore interface {

@@ -9,9 +9,12 @@ import (
 	"shop/locking"
 )
 
-// freesMax limits how many owners are freed in the background at once. When the server does not answer, all further ones are
-// left to expire, if they do.
-const freesMax = 64
+// freesMax limits how many owners are freed in the background at once, and ticketsMax how many where each waiter that leaves is one
+// of them. When the server does not answer, all further ones are left to expire, if they do.
+const (
+	freesMax   = 64
+	ticketsMax = 1024
+)
 
 // background is the work of a Store that no caller waits for.
 type background struct {
@@ -57,7 +60,11 @@ func (b *background) under(ctx context.Context) (context.Context, context.Cancel
 // arrives later takes the keys for one TTL at most. Then it calls done.
 func (b *background) free(s *Store, l locking.Lease, done func()) {
 	b.mu.Lock()
-	full := b.frees >= freesMax && s.o.TTL > 0
+	most := freesMax
+	if s.o.Tickets {
+		most = ticketsMax
+	}
+	full := b.frees >= most && s.o.TTL > 0
 	if !full {
 		b.frees++
 	}

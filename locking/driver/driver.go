@@ -26,7 +26,8 @@
 //   - A request is over after a limit, and returns as soon as its ctx ends, but for the first one that a driver which ignores
 //     that leaves without an answer. No time-out of the Store looks like the end of ctx.
 //   - The requests of a process for one key wait in a locking.Line: one of them asks the server, again after a pause, or
-//     when the driver hears of a release (Listener).
+//     when the driver hears of a release (Listener). A server that keeps a queue of its own has all of them in it instead
+//     (Options.Tickets).
 //   - Close ends the background work, and waits for it.
 //
 // Invariant: at any moment at most one lease of a key is within its Until, if Take grants a key to one owner for a TTL, and
@@ -75,13 +76,14 @@ type Driver interface {
 // Grant is the answer to Take.
 type Grant struct {
 	Fence locking.Fence // 0: the server cannot fence
+	Mark  string        // "": none; else the owner of the lease is OWNER/MARK
 }
 
 // Listener is a Driver whose server tells of releases.
 type Listener interface {
-	// Listen calls wake with "" when it has subscribed, and then with each key that may have become free. It returns
-	// when ctx ends or the subscription fails, and is called again then.
-	Listen(ctx context.Context, wake func(key string)) error
+	// Listen calls wake with "" when it has subscribed, and then with each key that may have become free, or each owner that
+	// should ask. It returns when ctx ends or the subscription fails, and is called again then.
+	Listen(ctx context.Context, wake func(keyOrOwner string)) error
 }
 
 // Checker is a Driver that refuses some requests before they wait.
@@ -100,15 +102,18 @@ type Options struct {
 	TTLMin  time.Duration // the shortest TTL
 	TTLUnit time.Duration // of which a TTL is a multiple
 
-	Limit  time.Duration   // of a request, but of one that waits in a queue; 0: a sixth of the TTL
-	OneKey bool            // a lease has one key
-	Queues bool            // Take waits at the server
-	Pause  locking.Backoff // between two requests of a waiter
-	Turn   time.Duration   // see locking.Line
-	Gap    time.Duration
+	Limit   time.Duration   // of a request, but of one that waits in a queue; 0: a sixth of the TTL
+	OneKey  bool            // a lease has one key
+	Queues  bool            // Take waits at the server
+	Tickets bool            // the server keeps a ticket of each waiter, which Free removes: there is no line in the process
+	Shared  bool            // a key has several holders at once: see locking.Nested
+	Pause   locking.Backoff // between two requests of a waiter
+	Turn    time.Duration   // see locking.Line
+	Gap     time.Duration
 }
 
-// DefaultMargin is by how much Until is earlier than the TTL: a hundredth of the TTL, for clocks that run at different rates, and 2 ms, for a server that counts milliseconds.
+// DefaultMargin is by how much Until is earlier than the TTL: a hundredth of it, for clocks that run at different rates, and
+// 2 ms, for a server that counts milliseconds.
 func DefaultMargin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // DefaultLimit lets several requests fit into the half TTL in which one without an answer is repeated.

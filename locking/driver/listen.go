@@ -14,7 +14,7 @@ type ears struct {
 	listening sync.Once
 
 	mu    sync.Mutex
-	woken map[chan struct{}][]string // with the keys of each
+	woken map[chan struct{}][]string // with the keys and the owner of each
 }
 
 // hears reports whether the driver is a Listener.
@@ -23,8 +23,8 @@ func (s *Store) hears() bool {
 	return ok
 }
 
-// listen returns what is sent a value when one of the keys may have become free. nil: the server does not tell.
-func (s *Store) listen(keys []string) (woken <-chan struct{}, stop func()) {
+// listen returns what is sent a value when one of the names, keys and an owner, was woken. nil: the server does not tell.
+func (s *Store) listen(names []string) (woken <-chan struct{}, stop func()) {
 	listener, ok := s.driver.(Listener)
 	if !ok {
 		return nil, func() {}
@@ -37,17 +37,17 @@ func (s *Store) listen(keys []string) (woken <-chan struct{}, stop func()) {
 			}
 		})
 	})
-	return s.ears.add(keys)
+	return s.ears.add(names)
 }
 
-func (e *ears) add(keys []string) (woken <-chan struct{}, remove func()) {
+func (e *ears) add(names []string) (woken <-chan struct{}, remove func()) {
 	c := make(chan struct{}, 1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.woken == nil {
 		e.woken = map[chan struct{}][]string{}
 	}
-	e.woken[c] = keys
+	e.woken[c] = names
 	return c, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -55,12 +55,12 @@ func (e *ears) add(keys []string) (woken <-chan struct{}, remove func()) {
 	}
 }
 
-// wake wakes the waiters for a key, or all of them, whose messages may have been lost while there was no subscription.
-func (e *ears) wake(key string) {
+// wake wakes the waiters with a name, or all of them, whose messages may have been lost while there was no subscription.
+func (e *ears) wake(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for c, keys := range e.woken {
-		if key != "" && !slices.Contains(keys, key) {
+	for c, names := range e.woken {
+		if name != "" && !slices.Contains(names, name) {
 			continue
 		}
 		select {

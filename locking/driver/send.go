@@ -92,11 +92,11 @@ func result(ctx context.Context, err error) error {
 		}
 		return err
 	}
-	return noAnswer(ctx, err)
+	return NoAnswer(ctx, err)
 }
 
-// noAnswer wraps err in locking.ErrOutcomeUnknown, unless it matches that already. If ctx has ended, its error replaces err.
-func noAnswer(ctx context.Context, err error) error {
+// NoAnswer wraps err in locking.ErrOutcomeUnknown, unless it matches that already. If ctx has ended, its error replaces err.
+func NoAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}

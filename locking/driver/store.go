@@ -68,16 +68,38 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (l locking.Lease
 	if keys, err = s.check(ctx, keys); err != nil {
 		return l, err
 	}
-	place, free := s.line.TryEnter(keys...)
+	place, free := s.tryEnter(keys)
 	if !free {
 		return l, errInFront
 	}
-	if l, err = s.take(ctx, keys, false); err != nil {
-		place.Leave()
+	if l, _, err = s.take(ctx, keys, rand.Text(), false); err != nil {
+		leave(place)
 		return locking.Lease{}, err
 	}
 	s.hold(l, place)
 	return l, nil
+}
+
+// A Store with tickets has no line.
+
+func (s *Store) tryEnter(keys []string) (place *locking.Place[string], free bool) {
+	if s.o.Tickets {
+		return nil, true
+	}
+	return s.line.TryEnter(keys...)
+}
+
+func (s *Store) enter(ctx context.Context, keys []string) (*locking.Place[string], error) {
+	if s.o.Tickets {
+		return nil, nil
+	}
+	return s.line.Enter(ctx, nil, keys...)
+}
+
+func leave(place *locking.Place[string]) {
+	if place != nil {
+		place.Leave()
+	}
 }
 
 // Acquire waits for all keys: in this process in the order of arrival, among the processes as the driver's documentation says.
@@ -91,13 +113,13 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (l locking.Lease, e
 	}
 	waiting, stop := s.back.under(ctx)
 	defer stop()
-	place, err := s.line.Enter(waiting, nil, keys...)
+	place, err := s.enter(waiting, keys)
 	if err == nil {
 		if l, err = s.wait(waiting, place, keys); err == nil {
 			s.hold(l, place)
 			return l, nil
 		}
-		place.Leave()
+		leave(place)
 	} else {
 		err = busy(ctx, errInFront)
 	}
@@ -113,24 +135,39 @@ var errInFront = locking.Like(locking.ErrBusy, errors.New("another request of th
 // wait asks the server until the keys are granted, as the request of this process whose turn it is.
 func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []string) (l locking.Lease, err error) {
 	var woken <-chan struct{}
+	deaf := func() {}
+	defer func() { deaf() }()
+	owner, undone, queued := rand.Text(), false, false // at least 128 random bits
+	if s.o.Tickets {
+		defer func() {
+			if err != nil && queued && !undone {
+				s.undo(locking.Lease{Keys: keys, Owner: owner})
+			}
+		}()
+	}
 	for n := 0; ; n++ {
-		if n == 1 { // a release before the next request is not missed
-			var deaf func()
-			woken, deaf = s.listen(keys)
-			defer deaf()
+		if n == 1 || n == 0 && s.o.Tickets { // a release before the next request is not missed
+			deaf()
+			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
 		}
-		l, err = s.take(ctx, keys, n > 0 || s.o.Queues)
+		l, undone, err = s.take(ctx, keys, owner, n > 0 || s.o.Queues || s.o.Tickets)
 		if !errors.Is(err, locking.ErrBusy) {
-			if err != nil && ctx.Err() != nil && (n > 0 || place.Waited) {
+			if err != nil && ctx.Err() != nil && (n > 0 || place != nil && place.Waited) {
 				err = busy(ctx, err)
 			}
 			return l, err
+		}
+		queued = true
+		if undone { // what is freed in the background must not be a later grant
+			owner, undone, queued = rand.Text(), false, false
+			deaf()
+			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
 		}
 		s.line.Seen(keys...)
 		if ctx.Err() != nil {
 			return l, busy(ctx, err)
 		}
-		if n == 0 && s.hears() {
+		if n == 0 && s.hears() && !s.o.Tickets {
 			continue
 		}
 		select {
@@ -195,37 +232,42 @@ func (s *Store) describe(err *error, operation string, keys []string) {
 	}
 }
 
-// take requests keys as a new owner, until the server has answered: what is freed in the background is never a later grant.
-func (s *Store) take(ctx context.Context, keys []string, wait bool) (l locking.Lease, _ error) {
-	l = locking.Lease{Keys: keys, Owner: rand.Text()} // at least 128 random bits
+// take requests keys for an owner, until the server has answered. undone: what it may have taken is freed in the background.
+func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool) (l locking.Lease, undone bool, _ error) {
+	l = locking.Lease{Keys: keys, Owner: owner}
 	deadline, unknown := time.Now().Add(s.o.TTL/2), false
 	for rest := time.Millisecond; ; rest = min(2*rest, s.o.Limit) {
 		sent := time.Now() // before the request: the TTL cannot start earlier
 		grant, err := send(s, ctx, wait && s.o.Queues, func(ctx context.Context) (Grant, error) {
-			return s.driver.Take(ctx, keys, l.Owner, wait)
+			return s.driver.Take(ctx, keys, owner, wait)
 		})
 		unknown = unknown || errors.Is(err, locking.ErrOutcomeUnknown)
 		if err == nil {
 			if l.Fence = grant.Fence; s.o.TTL > 0 {
 				l.Until = sent.Add(s.trust)
 			}
-			return l, nil
+			if grant.Mark != "" {
+				l.Owner += "/" + grant.Mark
+			}
+			return l, false, nil
 		}
 		last := errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrClosed) || time.Now().Add(rest).After(deadline)
 		switch {
 		case !unknown && !isAgain(err):
-			return l, err
+			return l, false, err
 		case !last && pause(ctx, rest):
 			continue
+		case s.o.Tickets && wait && errors.Is(err, locking.ErrBusy): // it waits: whatever a late request does, the next one finds
+			return l, false, err
 		case unknown:
 			s.undo(l)
 			if !errors.Is(err, locking.ErrBusy) {
-				err = noAnswer(ctx, err)
+				err = NoAnswer(ctx, err)
 			}
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return l, err
+		return l, unknown, err
 	}
 }
 
@@ -233,6 +275,12 @@ func (s *Store) take(ctx context.Context, keys []string, wait bool) (l locking.L
 // been executed after that.
 func (s *Store) undo(l locking.Lease) {
 	l.Fence = 0
+	if s.o.Tickets && s.back.closed() { // nothing starts any more: the waiter removes its ticket itself
+		limited, cancel := context.WithTimeout(context.Background(), s.o.Limit)
+		defer cancel()
+		_ = s.driver.Free(limited, l)
+		return
+	}
 	s.back.free(s, l, func() {
 		time.AfterFunc(s.o.Limit, func() { s.back.free(s, l, func() {}) })
 	})
@@ -240,6 +288,9 @@ func (s *Store) undo(l locking.Lease) {
 
 // hold notes that l has a place, until it is released or its Until has come.
 func (s *Store) hold(l locking.Lease, place *locking.Place[string]) {
+	if place == nil {
+		return
+	}
 	h := &holder{place: place}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,6 +377,9 @@ func (s *Store) Close() {
 		}
 	}
 }
+
+// Shared reports whether a key has several holders at once: see locking.Nested.
+func (s *Store) Shared() bool { return s.o.Shared }
 
 // Limit is how long a request waits for its answer.
 func (s *Store) Limit() time.Duration { return s.o.Limit }

@@ -14,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 // locker is what the benchmarks compare: a Store, and a minimal lock on Redis.
@@ -22,7 +23,7 @@ type locker interface {
 }
 
 // ours is a Store.
-type ours struct{ *Store }
+type ours struct{ *opened }
 
 func (o ours) try(ctx context.Context, key string) (func() error, error) {
 	lease, err := o.TryAcquire(ctx, key)
@@ -49,7 +50,7 @@ func (r raw) try(ctx context.Context, key string) (func() error, error) {
 // rivals makes both lockers on one server, each with a connection for each of 64 goroutines.
 func rivals(b *testing.B) (us, them locker) {
 	b.Helper()
-	prefix, pool := newPrefix(b, redisURL(b)), redisURL(b)+"?pool_size=64"
+	prefix, pool := redistest.Prefix(b, redistest.URL(b)), redistest.URL(b)+"?pool_size=64"
 	return ours{storeAt(b, pool, time.Minute, Options{Prefix: prefix})}, raw{connect(b, pool, time.Minute), prefix}
 }
 
@@ -85,29 +86,22 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(float64(spentUs)/float64(spentThem), "x-of-raw")
 }
 
-// BenchmarkKind acquires and releases free keys with each kind of lock, and on each kind of Redis.
+// BenchmarkKind acquires and releases free keys on each kind of Redis.
 func BenchmarkKind(b *testing.B) {
-	single := func(kind string) func(testing.TB) target {
-		return func(t testing.TB) target { return target{url: redisURL(t), kind: kinds[kind]} }
-	}
 	keys := strings.Split("abcdefghijklmnop", "")
 	for _, of := range []struct {
 		name string
 		keys []string
-		on   func(testing.TB) target
+		on   func(testing.TB) redistest.Target
 	}{
-		{"store", keys[:1], single("")},
-		{"store-4-keys", keys[:4], single("")},
-		{"store-16-keys", keys, single("")},
-		{"waiter", keys[:1], single("waiter")},
-		{"fair", keys[:1], single("fair")},
-		{"writer", keys[:1], single("writer")},
-		{"permit", keys[:1], single("permit")},
-		{"sentinel", keys[:1], first(startSentinels)},
-		{"cluster", keys[:1], first(startNode)},
+		{"single", keys[:1], redistest.Shared},
+		{"single-4-keys", keys[:4], redistest.Shared},
+		{"single-16-keys", keys, redistest.Shared},
+		{"sentinel", keys[:1], first(redistest.Sentinels)},
+		{"cluster", keys[:1], first(redistest.OneNode)},
 	} {
 		b.Run(of.name, func(b *testing.B) {
-			s, err := of.on(b).open(b).Open(time.Minute)
+			s, err := target{Target: of.on(b)}.open(b).Open(time.Minute)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -116,8 +110,8 @@ func BenchmarkKind(b *testing.B) {
 	}
 }
 
-func first(start func(testing.TB) (target, *locktest.Server)) func(testing.TB) target {
-	return func(t testing.TB) target { g, _ := start(t); return g }
+func first(start func(testing.TB) (redistest.Target, *locktest.Server)) func(testing.TB) redistest.Target {
+	return func(t testing.TB) redistest.Target { g, _ := start(t); return g }
 }
 
 // BenchmarkGuard runs a script with a guard, and the same script without.
@@ -192,40 +186,27 @@ func BenchmarkHandoff(b *testing.B) {
 	b.ReportMetric(float64(sumUs)/float64(sumThem), "x-of-raw")
 }
 
-// BenchmarkWait lets 64 goroutines wait for one key, with a Store that they poll and with
-// those that wake them. It reports the hand-overs in a second, and how many those of the
+// BenchmarkWait lets 64 goroutines wait for one key. It reports the hand-overs in a second, and how many those of the
 // goroutine with the fewest are, in percent of those of the one with the most.
 func BenchmarkWait(b *testing.B) {
-	open := map[string]func(redis.UniversalClient, time.Duration, Options) (closing, error){
-		"store":  func(c redis.UniversalClient, ttl time.Duration, o Options) (closing, error) { return New(c, ttl, o) },
-		"waiter": kinds["waiter"], "fair": kinds["fair"],
+	s := storeAt(b, redistest.URL(b)+"?pool_size=64", time.Minute, Options{Prefix: redistest.Prefix(b, redistest.URL(b))})
+	counts, spent := make([]atomic.Int64, 64), time.Duration(0)
+	for b.Loop() {
+		start := time.Now()
+		contend(b, s, counts, 250*time.Millisecond)
+		spent += time.Since(start)
 	}
-	for _, kind := range []string{"store", "waiter", "fair"} {
-		b.Run(kind, func(b *testing.B) {
-			s, err := open[kind](connect(b, redisURL(b)+"?pool_size=64", time.Minute), time.Minute, Options{Prefix: newPrefix(b, redisURL(b))})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(s.Close)
-			counts, spent := make([]atomic.Int64, 64), time.Duration(0)
-			for b.Loop() {
-				start := time.Now()
-				contend(b, s, counts, 250*time.Millisecond)
-				spent += time.Since(start)
-			}
-			var sum int64
-			fewest, most := counts[0].Load(), int64(1)
-			for i := range counts {
-				n := counts[i].Load()
-				sum, fewest, most = sum+n, min(fewest, n), max(most, n)
-			}
-			if sum == 0 {
-				b.Error("no hand-over")
-			}
-			b.ReportMetric(float64(sum)/spent.Seconds(), "handovers/s")
-			b.ReportMetric(float64(100*fewest)/float64(most), "%fewest-of-most")
-		})
+	var sum int64
+	fewest, most := counts[0].Load(), int64(1)
+	for i := range counts {
+		n := counts[i].Load()
+		sum, fewest, most = sum+n, min(fewest, n), max(most, n)
 	}
+	if sum == 0 {
+		b.Error("no hand-over")
+	}
+	b.ReportMetric(float64(sum)/spent.Seconds(), "handovers/s")
+	b.ReportMetric(float64(100*fewest)/float64(most), "%fewest-of-most")
 }
 
 // contend counts the grants of each goroutine, for a while.

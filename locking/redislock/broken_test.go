@@ -19,14 +19,8 @@ func edited(t testing.TB, source, from, to string) *redis.Script {
 	return redis.NewScript(locktest.Edited(t, source, from, to))
 }
 
-var anyStore = locktest.Any[*Store]
-
-func grantsHeldKeys(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, s.ttl) }
-
-func trustsFromTheAnswer(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.trust) }
-
-func renames(encode func(string) string) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
+func renames(encode func(string) string) func(locking.Store) locking.Store {
+	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
 // queue stands in front of stores and serves the waiters of this process in the order
@@ -45,7 +39,7 @@ func (q *queue) count() int {
 
 // queued is a locking.Waiter.
 type queued struct {
-	*Store
+	locking.Store
 	queue *queue
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
 // TTLMin is the shortest TTL of a Store. A TTL is a whole number of milliseconds,
@@ -32,29 +33,35 @@ type Options struct {
 
 // New makes a Store whose leases last ttl. It refuses a client whose settings would
 // break a lock, if it can read them; see Tune. It sends scripts by the client's Process,
-// not by Eval and EvalSha. A wrapper or a hook must not send one of them twice.
-func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, error) {
-	if ttl < TTLMin || ttl%time.Millisecond != 0 {
-		return nil, fmt.Errorf("redislock: TTL %v: must be whole milliseconds, at least %v: Redis cannot represent it, and it is not rounded", ttl, TTLMin)
-	}
-	if err := checkNaming(o); err != nil {
+// not by Eval and EvalSha. A wrapper or a hook must not send one of them twice. The caller owns the client, and closes it after
+// the Store.
+func New(client redis.UniversalClient, ttl time.Duration, o Options) (*driver.Store, error) {
+	d, err := newLocks(client, ttl, o)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkClient(client, ttl); err != nil {
-		return nil, err
-	}
-	_, cluster := client.(*redis.ClusterClient)
-	return &Store{
-		client: client, prefix: cmp.Or(o.Prefix, "lock"), tag: o.HashTag,
-		ttl: ttl, trust: ttl - margin(ttl), requestTimeout: requestTimeout(ttl),
-		cluster:  cluster,
-		scripts:  newScripts(),
-		resolver: locking.NewResolver(ttl, requestTimeout(ttl)),
-	}, nil
+	return driver.New(d, Settings(ttl))
 }
 
-// checkNaming refuses braces, which would let names of different keys collide.
-func checkNaming(o Options) error {
+// Settings are the driver.Options of a Store: for others whose server is Redis.
+func Settings(ttl time.Duration) driver.Options {
+	return driver.Options{
+		Name: "redislock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond, Limit: requestTimeout(ttl),
+		Pause: locking.Backoff{Base: poll, Max: poll}, Turn: 5 * time.Millisecond, Gap: 2 * time.Millisecond,
+	}
+}
+
+func newLocks(client redis.UniversalClient, ttl time.Duration, o Options) (*locks, error) {
+	if err := errors.Join(Settings(ttl).Check(), o.Check(), Check(client, ttl)); err != nil {
+		return nil, err
+	}
+	o.Prefix = cmp.Or(o.Prefix, "lock")
+	_, cluster := client.(*redis.ClusterClient)
+	return &locks{Options: o, client: client, ttl: ttl, cluster: cluster, markTTL: 4 * poll, silence: Silence, scripts: newScripts()}, nil
+}
+
+// Check refuses braces, which would let names of different keys collide.
+func (o Options) Check() error {
 	for option, value := range map[string]string{"Prefix": o.Prefix, "HashTag": o.HashTag} {
 		if strings.ContainsAny(value, "{}") {
 			return fmt.Errorf("redislock: Options.%s %q has a brace: braces mark the hash tag", option, value)
@@ -62,10 +69,6 @@ func checkNaming(o Options) error {
 	}
 	return nil
 }
-
-// margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL for
-// clocks that run at different rates, and 2 ms because Redis counts whole milliseconds.
-func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // requestTimeout bounds the wait for one answer. Several requests must fit into the half
 // TTL in which TryAcquire retries, and Do renews every third of a TTL. It may be short,
@@ -127,9 +130,9 @@ func Connect(addr string, ttl time.Duration) (*redis.Client, error) {
 	return redis.NewClient(Tune(o, ttl)), nil
 }
 
-// checkClient refuses a client whose settings would break a lock. It accepts a client
+// Check refuses a client whose settings would break a lock. It accepts a client
 // whose settings it cannot read, such as a wrapper.
-func checkClient(client redis.UniversalClient, ttl time.Duration) error {
+func Check(client redis.UniversalClient, ttl time.Duration) error {
 	if err := locking.CheckClient(client); err != nil {
 		return fmt.Errorf("redislock: %w", err)
 	}

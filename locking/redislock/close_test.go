@@ -12,22 +12,6 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestClose_RefusesLaterRequests(t *testing.T) {
-	store := newStore(t, time.Minute)
-	lease := locktest.Taken(t, store, "k")
-	store.Close()
-	store.Close() // a second Close has no effect
-	if _, err := store.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
-		t.Errorf("acquire: got %v, want ErrClosed", err)
-	}
-	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrLost) {
-		t.Errorf("renew: got %v, want ErrClosed", err)
-	}
-	if err := store.Release(t.Context(), lease); !errors.Is(err, ErrClosed) {
-		t.Errorf("release: got %v, want ErrClosed", err)
-	}
-}
-
 // Close waits for all goroutines (goleak checks after each run), even when the server
 // does not answer and orphans are still to be removed; and it does not wait for the TTL.
 func TestClose_WaitsForTheBackgroundWork(t *testing.T) {

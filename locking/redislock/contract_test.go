@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 // promises of this store. Not FIFO: the first request after the release is granted.
@@ -11,5 +12,5 @@ var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: tru
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, target{url: redisURL(t)}.open, promises)
+	locktest.Run(t, target{Target: redistest.Shared(t)}.open, promises)
 }

@@ -57,65 +57,13 @@ func open[S interface{ Close() }](make func(redis.UniversalClient, time.Duration
 	return s, func() { s.Close(); _ = client.Close() }
 }
 
-func ExampleNewFair() {
-	fair, closeFair := open(redislock.NewFair)
-	defer closeFair()
-	err := locking.Do(context.Background(), fair, locking.Options{MaxWait: time.Minute}, []string{"ticket-desk"}, func(_ context.Context, l locking.Lease) error {
-		fmt.Println("served in order, with a fence:", l.Fence > 0)
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// served in order, with a fence: true
-	// <nil>
-}
-
-func ExampleNewRW() {
-	rw, closeRW := open(redislock.NewRW)
-	defer closeRW()
-	read := func(fn func() error) error {
-		return locking.Do(context.Background(), rw.Read, locking.Options{}, []string{"price-list"}, func(context.Context, locking.Lease) error { return fn() })
-	}
-	err := read(func() error {
-		_, busy := rw.Write.TryAcquire(context.Background(), "price-list")
-		fmt.Println("a writer has to wait:", errors.Is(busy, locking.ErrBusy))
-		return read(func() error { // no writer waits
-			fmt.Println("a second reader reads")
-			return nil
-		})
-	})
-	fmt.Println(err)
-	// Output:
-	// a writer has to wait: true
-	// a second reader reads
-	// <nil>
-}
-
-func ExampleNewSemaphore() {
-	two, closeTwo := open(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
-		return redislock.NewSemaphore(c, ttl, 2, o)
-	})
-	defer closeTwo()
-	for i := range 3 {
-		lease, err := two.TryAcquire(context.Background(), "printers")
-		fmt.Println("job", i, "prints:", err == nil)
-		if err == nil {
-			defer func() { _ = two.Release(context.Background(), lease) }()
-		}
-	}
-	// Output:
-	// job 0 prints: true
-	// job 1 prints: true
-	// job 2 prints: false
-}
-
-func ExampleNewWaiter() {
-	waiter, closeWaiter := open(redislock.NewWaiter)
-	defer closeWaiter()
+func ExampleNew() {
+	store, closeStore := open(redislock.New)
+	defer closeStore()
 	ctx, menu, next := context.Background(), []string{"cache/menu"}, make(chan locking.Lease)
-	err := locking.Do(ctx, waiter, locking.Options{}, menu, func(_ context.Context, held locking.Lease) error {
+	err := locking.Do(ctx, store, locking.Options{}, menu, func(_ context.Context, held locking.Lease) error {
 		go func() {
-			lease, _ := waiter.Acquire(ctx, menu...) // returns as soon as the key is released
+			lease, _ := store.Acquire(ctx, menu...) // returns as soon as the key is released
 			next <- lease
 		}()
 		fmt.Println("the menu is read under a fence:", held.Fence > 0)
@@ -123,7 +71,7 @@ func ExampleNewWaiter() {
 	})
 	lease := <-next
 	fmt.Println("the next has the key:", lease.Fence > 0, err)
-	_ = waiter.Release(ctx, lease)
+	_ = store.Release(ctx, lease)
 	// Output:
 	// the menu is read under a fence: true
 	// the next has the key: true <nil>

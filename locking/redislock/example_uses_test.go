@@ -13,11 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/redislock"
 )
 
 // openUse returns a lock store, and a client for other keys. end closes both.
-func openUse() (store *redislock.Store, client *redis.Client, end func()) {
+func openUse() (store *driver.Store, client *redis.Client, end func()) {
 	store, closeStore := open(redislock.New)
 	settings, err := redis.ParseURL(os.Getenv("SHOP_REDIS_URL"))
 	if err != nil {

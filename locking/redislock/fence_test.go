@@ -10,10 +10,10 @@ import (
 
 // ahead puts the counter of key ahead of the clock, as after the server's clock was set
 // back, so that the fence comes from the counter and not from the clock.
-func ahead(t *testing.T, s *Store, key string, d time.Duration) locking.Fence {
+func ahead(t *testing.T, s *opened, key string, d time.Duration) locking.Fence {
 	t.Helper()
 	n := time.Now().Add(d).UnixMicro()
-	if err := s.client.Set(t.Context(), s.scope(key)+"fence", n, 0).Err(); err != nil {
+	if err := s.client.Set(t.Context(), s.Scope(key)+"fence", n, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return locking.Fence(n)
@@ -38,7 +38,7 @@ func TestFence_GrowsWhenTheClockWasSetBack(t *testing.T) {
 func TestFence_CounterHasNoTTL(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, "k")
-	counter := store.scope("k") + "fence"
+	counter := store.Scope("k") + "fence"
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,8 @@ func TestFence_CounterHasNoTTL(t *testing.T) {
 func TestFence_SurvivesTheLossOfTheCounter(t *testing.T) {
 	store := newStore(t, time.Minute)
 	first := locktest.Taken(t, store, "k")
-	store.client.Del(t.Context(), store.scope("k")+"fence", store.scope("k")+"lock:k")
-	if second := locktest.Taken(t, store, "k"); second.Fence <= first.Fence {
+	store.client.Del(t.Context(), store.Scope("k")+"fence", store.Scope("k")+"lock:k")
+	if second := locktest.Taken(t, beside(t, store), "k"); second.Fence <= first.Fence {
 		t.Errorf("fence %d after %d", second.Fence, first.Fence)
 	}
 }
@@ -63,7 +63,7 @@ func TestFence_SurvivesTheLossOfTheCounter(t *testing.T) {
 // The fence of several keys is above the counters of all of them, and raises them all.
 func TestFence_OfSeveralKeysIsAboveEachCounter(t *testing.T) {
 	store := newStore(t, time.Minute)
-	if store.scope("a") == store.scope("b") {
+	if store.Scope("a") == store.Scope("b") {
 		t.Fatal("a and b are in one bucket: this test needs two")
 	}
 	high := ahead(t, store, "b", time.Hour)
@@ -93,7 +93,7 @@ func TestFence_CountersAreBounded(t *testing.T) {
 	store := newStore(t, time.Minute)
 	scopes := map[string]bool{}
 	for i := range 100_000 {
-		scopes[store.scope(time.Duration(i).String())] = true
+		scopes[store.Scope(time.Duration(i).String())] = true
 	}
 	if len(scopes) != buckets {
 		t.Errorf("100,000 keys are in %d buckets, want %d", len(scopes), buckets)

@@ -11,10 +11,10 @@ import (
 
 // ghost sends the acquire request of a lease a second time, as a network does that
 // delivers a duplicate late.
-func ghost(t *testing.T, s *Store, l locking.Lease) {
+func ghost(t *testing.T, s *opened, l locking.Lease) {
 	t.Helper()
 	locks, names := s.names(l.Keys)
-	fence, err := s.send(t.Context(), s.scripts.acquire, names, l.Owner, s.ttl.Milliseconds(), len(locks))
+	fence, err := Run(t.Context(), s.client, s.scripts.acquire, names, l.Owner, s.ttl.Milliseconds(), len(locks), 0, 0)
 	if err != nil || fence == 0 {
 		t.Fatalf("the late request got %d, %v", fence, err)
 	}
@@ -41,16 +41,14 @@ func TestGhost_WithinTheLeaseIsTheSameGrant(t *testing.T) {
 func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, "k")
-	store.client.Del(t.Context(), store.scope("k")+"lock:k") // as if it had expired
-	next := locktest.Taken(t, store, "k")
-	if err := store.Release(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	store.client.Del(t.Context(), store.Scope("k")+"lock:k") // as if it had expired
+	other := beside(t, store)
+	locktest.Released(t, other, locktest.Taken(t, other, "k"))
 	ghost(t, store, lease)
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want ErrLost", err)
 	}
-	locktest.WantHeld(t, store, "k") // for one TTL at most; here the holder's own release removes it
+	locktest.WantHeld(t, other, "k") // for one TTL at most; here the holder's own release removes it
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release: got %v, want ErrLost", err)
 	}
@@ -61,13 +59,14 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, "k")
-	store.client.Del(t.Context(), store.scope("k")+"lock:k")
-	next := locktest.Taken(t, store, "k")
+	store.client.Del(t.Context(), store.Scope("k")+"lock:k")
+	other := beside(t, store)
+	next := locktest.Taken(t, other, "k")
 	locks, names := store.names(lease.Keys)
-	if fence, err := store.send(t.Context(), store.scripts.acquire, names, lease.Owner, 60_000, len(locks)); err != nil || fence != 0 {
+	if fence, err := Run(t.Context(), store.client, store.scripts.acquire, names, lease.Owner, 60_000, len(locks), 0, 0); err != nil || fence != 0 {
 		t.Errorf("the late request got %d, %v, want 0: busy", fence, err)
 	}
-	if err := store.Release(t.Context(), next); err != nil {
+	if err := other.Release(t.Context(), next); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,7 +76,7 @@ func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 func TestGhost_OfAnIncompleteGrantIsANewGrant(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, "a", "b")
-	store.client.Del(t.Context(), store.scope("a")+"lock:a")
+	store.client.Del(t.Context(), store.Scope("a")+"lock:a")
 	ghost(t, store, lease)
 	for _, k := range lease.Keys {
 		if got := fenceOf(t, store, k); got <= lease.Fence {
@@ -95,10 +94,10 @@ func TestScripts_OwnerWithTheSameSuffixIsAnotherOwner(t *testing.T) {
 	locks, all := store.names([]string{"k"})
 	for _, foreign := range []string{"1:another-me", "1:another:me", "1me", ":me", "me"} {
 		store.client.Set(t.Context(), locks[0], foreign, 0)
-		if got, err := store.send(t.Context(), store.scripts.acquire, all, "me", 60_000, 1); err != nil || got != 0 {
+		if got, err := Run(t.Context(), store.client, store.scripts.acquire, all, "me", 60_000, 1, 0, 0); err != nil || got != 0 {
 			t.Errorf("acquire of a lock with the value %q: got %d, %v", foreign, got, err)
 		}
-		if got, err := store.send(t.Context(), store.scripts.release, locks, "1:me", "me"); err != nil || got != 0 {
+		if got, err := Run(t.Context(), store.client, store.scripts.release, append(locks[:1:1], "mark"), "1:me", "me", "channel", 1); err != nil || got != 0 {
 			t.Errorf("release of a lock with the value %q: got %d, %v", foreign, got, err)
 		}
 		if left := store.client.Get(t.Context(), locks[0]).Val(); left != foreign {

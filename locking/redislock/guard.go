@@ -9,13 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
 //go:embed guard.lua
 var guardLua string
-
-// ErrUnfenced reports a call of Guard.Run without a fence, which would guard nothing.
-var ErrUnfenced = errors.New("redislock: a guard needs a fence")
 
 // Guard is a script that reads and writes what a lock protects, after a check of the lock's fence.
 // Redis has no transaction that a check could be a part of, so the check and the write are one script.
@@ -35,7 +33,7 @@ func NewGuard(script string) *Guard { return &Guard{redis.NewScript(guardLua + s
 // not run twice. A Scripter that is not a redis.UniversalClient must not repeat requests either.
 func (g *Guard) Run(ctx context.Context, c redis.Scripter, guard string, fence locking.Fence, keys []string, args ...any) (any, error) {
 	if fence <= 0 {
-		return nil, fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, guard)
+		return nil, fmt.Errorf("%w: fence %d of %q", locking.ErrUnfenced, fence, guard)
 	}
 	if err := locking.CheckKeys([]string{guard}); err != nil {
 		return nil, err
@@ -51,7 +49,7 @@ func (g *Guard) Run(ctx context.Context, c redis.Scripter, guard string, fence l
 	case redis.HasErrorPrefix(err, "STALE"):
 		err = fmt.Errorf("%w: %w", locking.ErrStale, err)
 	case err != nil && !errors.As(err, &reply) && !unsent(err):
-		err = locking.NoAnswer(ctx, err)
+		err = driver.NoAnswer(ctx, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redislock: guard %q: %w", guard, err)

@@ -11,6 +11,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 // add adds a number to a counter, and returns the sum.
@@ -19,8 +20,8 @@ const add = `return redis.call('INCRBY', KEYS[1], ARGV[1])`
 // newGuarded makes a client, and the names of a counter and of its guard.
 func newGuarded(t testing.TB) (c *redis.Client, counter, guard string) {
 	t.Helper()
-	name := newPrefix(t, redisURL(t)) + "{account}" // the hash tag, which a Cluster needs
-	return connect(t, redisURL(t), 10*time.Second), name, name + "fence"
+	name := redistest.Prefix(t, redistest.URL(t)) + "{account}" // the hash tag, which a Cluster needs
+	return connect(t, redistest.URL(t), 10*time.Second), name, name + "fence"
 }
 
 func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
@@ -129,7 +130,7 @@ func TestGuard_ReportsWhatTheScriptReports(t *testing.T) {
 		t.Errorf("an error of the script: got %v", err)
 	}
 	for _, fence := range []locking.Fence{0, -1} {
-		if _, err := run(add, fence); !errors.Is(err, ErrUnfenced) {
+		if _, err := run(add, fence); !errors.Is(err, locking.ErrUnfenced) {
 			t.Errorf("fence %d: %v, want ErrUnfenced", fence, err)
 		}
 	}
@@ -145,7 +146,7 @@ func TestGuard_ReportsWhatTheScriptReports(t *testing.T) {
 func TestGuard_NoAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	_, counter, guard := newGuarded(t)
-	p := newProxy(t, hostOf(t, redisURL(t)))
+	p := redistest.Proxy(t, redistest.Host(t, redistest.URL(t)))
 	c := connect(t, "redis://"+p.Addr, 2*time.Second)
 	g := NewGuard(add)
 	if _, err := g.Run(t.Context(), c, guard, 5, []string{counter}, 1); err != nil { // loads the script

@@ -9,55 +9,45 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
-// mutant is a wrong variant of this store, and the checks that must notice it.
+// mutant is a wrong variant of this store, or of its scripts, and the checks that must notice it.
 type mutant struct {
-	broken func(*Store) locking.Store
-	caught []string
-}
-
-// script makes a mutant of one of the Lua scripts.
-func script(change func(*scripts)) func(*Store) locking.Store {
-	return func(s *Store) locking.Store {
-		change(&s.scripts)
-		return s
-	}
+	scripts func(*scripts)
+	broken  func(locking.Store) locking.Store
+	caught  []string
 }
 
 func mutants(t testing.TB) map[string]mutant {
 	plainDel := redis.NewScript(`local n = 0; for i = 1, #KEYS do n = n + redis.call('DEL', KEYS[i]) end; return n`)
-	acquire := func(from, to string) func(*Store) locking.Store {
-		return script(func(s *scripts) { s.acquire = edited(t, acquireLua, from, to) })
+	acquire := func(from, to string) func(*scripts) {
+		return func(s *scripts) { s.acquire = edited(t, acquireLua, from, to) }
 	}
-	renew := func(from, to string) func(*Store) locking.Store {
-		return script(func(s *scripts) { s.renew = edited(t, renewLua, from, to) })
+	renew := func(from, to string) func(*scripts) {
+		return func(s *scripts) { s.renew = edited(t, renewLua, from, to) }
 	}
 	withoutTTL := strings.Replace(acquireLua, "redis.call('PEXPIRE', KEYS[i], ttl)", "", 1) // of a request that is sent twice
 	own, compare := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end"
 	return map[string]mutant{
-		"grants held keys":      {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, "Fence/GrowsOverGrants"}},
-		"release by plain DEL":  {script(func(s *scripts) { s.release = plainDel }), []string{own}},
-		"release does nothing":  {anyStore(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
-		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), []string{own}},
-		"renew, then compare":   {renew(compare, "redis.call('PEXPIRE', KEYS[i], ARGV[2])\n  "+compare), []string{"Own/RefusedRenewProlongsNothing"}},
-		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), []string{"Lost/StaysLost"}},
-		"renew does nothing":    {script(func(s *scripts) { s.renew = redis.NewScript(`return 1`) }), []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
-		"no TTL":                {script(func(s *scripts) { s.acquire = edited(t, withoutTTL, ".. owner, 'PX', ttl)", ".. owner)") }), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"own request forgotten": {acquire("if holder ~= owner then", "if value then"), []string{"Reply/LostOnAcquire"}},
+		"grants held keys":      {acquire("if holder ~= owner then", "if false then"), nil, []string{"Exclusion/SeveralStores", own}},
+		"release by plain DEL":  {func(s *scripts) { s.release = plainDel }, nil, []string{own}},
+		"release does nothing":  {nil, locktest.ReleasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), nil, []string{own}},
+		"renew, then compare":   {renew(compare, "redis.call('PEXPIRE', KEYS[i], ARGV[2])\n  "+compare), nil, []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), nil, []string{"Lost/StaysLost"}},
+		"renew does nothing":    {func(s *scripts) { s.renew = redis.NewScript(`return 1`) }, nil, []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
+		"no TTL":                {func(s *scripts) { s.acquire = edited(t, withoutTTL, ".. owner, 'PX', ttl)", ".. owner)") }, nil, []string{"Expires/FreesTheKeysAfterUntil"}},
+		"own request forgotten": {acquire("if holder ~= owner then", "if value then"), nil, []string{"Reply/LostOnAcquire"}},
 		"own request, new TTL forgotten": {acquire("for i = 1, locks do redis.call('PEXPIRE', KEYS[i], ttl) end\n  return tonumber(kept)",
-			"return 0"), []string{"Reply/LostOnAcquire"}},
-		"fence that never grows":      {acquire("local digits", "fence = 1\nlocal digits"), []string{"Fence/GrowsOverGrants"}},
-		"fence that goes down":        {acquire("local digits", "fence = 2^52 - fence\nlocal digits"), []string{"Fence/GrowsOverGrants", "Fence/SurvivesRestart"}},
-		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"ignores ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
-		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
-		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
-		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
-		"any key is valid":            {renames(func(k string) string { return "k" + strings.ToValidUTF8(k[:min(len(k), 255)], "")[:0] }), []string{"Keys/InvalidAreErrKey"}},
-		"several keys one by one":     {anyStore(locktest.TakesOneByOne), []string{"Multi/AllOrNone"}},
-		"silence taken for an answer": {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+			"return 0"), nil, []string{"Reply/LostOnAcquire"}},
+		"fence that never grows":      {acquire("local digits", "fence = 1\nlocal digits"), nil, []string{"Fence/GrowsOverGrants"}},
+		"fence that goes down":        {acquire("local digits", "fence = 2^52 - fence\nlocal digits"), nil, []string{"Fence/GrowsOverGrants", "Fence/SurvivesRestart"}},
+		"case ignored":                {nil, renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
+		"spaces trimmed":              {nil, renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
+		"cut at 255 bytes":            {nil, renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
+		"several keys one by one":     {nil, locktest.TakesOneByOne, []string{"Multi/AllOrNone"}},
+		"silence taken for an answer": {nil, locktest.Guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 
@@ -65,9 +55,8 @@ func mutants(t testing.TB) map[string]mutant {
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
-	url := redisURL(t)
 	locktest.Subtests(t, mutants(t), func(t *testing.T, m mutant) {
-		locktest.WantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
+		locktest.WantFailing(t, target{Target: redistest.Shared(t), scripts: m.scripts, broken: m.broken}.open, promises, m.caught...)
 	})
 }
 
@@ -76,7 +65,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
-		b := target{url: redisURL(t)}.open(t)
+		b := target{Target: redistest.Shared(t)}.open(t)
 		exact := b.Open
 		b.Open = func(ttl time.Duration) (locking.Store, error) {
 			return exact(max(ttl.Truncate(time.Millisecond), TTLMin))
@@ -89,7 +78,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 func TestContract_NoticesWrongPromises(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
-	honest := target{url: redisURL(t)}.open
+	honest := target{Target: redistest.Shared(t)}.open
 	without := func(change func(*locktest.Promises)) locktest.Promises {
 		p := promises
 		change(&p)
@@ -104,7 +93,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 		b := honest(t)
 		b.Restartable = func() (locktest.Backend, func()) {
 			s := locktest.Start(t, locktest.Redis("--appendonly", "no"))
-			return target{url: "redis://" + s.Addr}.open(t), s.Restart
+			return target{Target: redistest.Target{URL: "redis://" + s.Addr}}.open(t), s.Restart
 		}
 		return b
 	}
@@ -118,7 +107,7 @@ func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
 	inOrder := func(pick func(int) int) locktest.Open {
 		return func(t testing.TB) locktest.Backend {
 			q := &queue{pick: pick}
-			b := target{url: redisURL(t), broken: func(s *Store) locking.Store { return queued{s, q} }}.open(t)
+			b := target{Target: redistest.Shared(t), broken: func(s locking.Store) locking.Store { return queued{s, q} }}.open(t)
 			b.Waiting = func(string) int { return q.count() }
 			return b
 		}

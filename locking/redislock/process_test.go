@@ -2,9 +2,7 @@ package redislock
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,13 +13,13 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns its connection errors
 	locktest.Roles(map[string]func(args []string) error{
 		"count": func(args []string) error { return count(args[0]) },
-		"wait":  func(args []string) error { return wait(args[0]) },
 	})
 	goleak.VerifyTestMain(m)
 }
@@ -56,7 +54,7 @@ func count(prefix string) error {
 
 func TestDo_ExcludesProcesses(t *testing.T) {
 	locktest.Slow(t, "processes")
-	prefix := newPrefix(t, redisURL(t))
+	prefix := redistest.Prefix(t, redistest.URL(t))
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
@@ -66,54 +64,8 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 		})
 	}
 	all.Wait()
-	client := connect(t, redisURL(t), time.Second)
+	client := connect(t, redistest.URL(t), time.Second)
 	if got := client.Get(t.Context(), prefix+"number").Val(); got != strconv.Itoa(workers*increments) {
 		t.Errorf("after %d increments by each of %d processes the number is %q", increments, workers, got)
-	}
-}
-
-// wait waits for the key k of a fair lock until the process is killed.
-func wait(prefix string) error {
-	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), time.Minute)
-	if err != nil {
-		return err
-	}
-	fair, err := NewFair(client, time.Minute, Options{Prefix: prefix})
-	if err != nil {
-		return err
-	}
-	_, err = fair.Acquire(context.Background(), "k")
-	return fmt.Errorf("granted: %w", err)
-}
-
-// The first waiters are killed: the one behind them is granted the key when their tickets
-// have ended, all at the same time.
-func TestFair_KilledWaitersDelayTheNextOnce(t *testing.T) {
-	locktest.Slow(t, "processes")
-	t.Parallel()
-	s := newSteps(t, 30*time.Second, nil)
-	rw := s.rw(time.Minute)
-	rw.Write.inbox.poll, rw.Write.ticketTTL = poll, 12*poll
-	held := s.take(rw.Write, "k")
-	var processes []*exec.Cmd
-	for i := range 3 {
-		cmd := locktest.Process(t, "wait", s.prefix)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		processes = append(processes, cmd)
-		s.eventually("the process waits", func() bool { return len(s.tickets(rw.Write, "k")) == i+1 })
-	}
-	next := s.wait(rw.Write, "k")
-	for _, cmd := range processes {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	died := time.Now()
-	s.release(rw.Write, held)
-	s.busy(rw.Write, "k")
-	s.release(rw.Write, s.granted("the living waiter", next))
-	if took := time.Since(died); s.err != nil || took > 2*12*poll {
-		t.Errorf("%v after %v", s.err, took)
 	}
 }

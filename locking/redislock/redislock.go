@@ -2,155 +2,123 @@ package redislock
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
+	_ "embed"
 	"fmt"
 	"hash/crc32"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
-var _ locking.Store = (*Store)(nil)
+//go:embed acquire.lua
+var acquireLua string
 
-// Store keeps locks in Redis. It is safe for concurrent use. The caller owns the
-// client: Close does not close it.
-type Store struct {
-	client         redis.UniversalClient
-	prefix, tag    string
-	ttl            time.Duration
-	trust          time.Duration // the TTL less a margin for clocks that drift
-	requestTimeout time.Duration // for one answer
-	cluster        bool
-	scripts        scripts
-	silent         atomic.Bool // the last request had no answer
-	resolver       *locking.Resolver
+//go:embed renew.lua
+var renewLua string
+
+//go:embed release.lua
+var releaseLua string
+
+// scripts are sent by their hash, and in full if the server does not have them
+// (after a restart or a SCRIPT FLUSH).
+type scripts struct{ acquire, renew, release *redis.Script }
+
+func newScripts() scripts {
+	return scripts{redis.NewScript(acquireLua), redis.NewScript(renewLua), redis.NewScript(releaseLua)}
 }
 
-// ErrHashTag reports a request for several keys in one lease on Redis Cluster, by a
-// Store without Options.HashTag. A script runs on one node, and keys are certain to be
-// on one node only if they share a hash tag.
-var ErrHashTag = errors.New("redislock: on Redis Cluster several keys in one lease must share a hash tag: set Options.HashTag (the server calls it CROSSSLOT)")
+// poll is how long a waiter waits for a message before it sends its next request. Redis does not repeat a message, and sends
+// none when a lease expires.
+const poll = 250 * time.Millisecond
 
-// TryAcquire takes all keys or none. It returns locking.ErrBusy if another holder
-// has one of them.
-//
-// A request without an answer is retried, as the same owner, for at most half the
-// TTL. If no answer comes, or ctx ends first, the error is
-// locking.ErrOutcomeUnknown, and what the request may have taken is released in
-// the background.
-func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
-	defer describe(&err, "acquire", keys)
-	if keys, err = s.check(ctx, keys); err != nil {
-		return lease, err
+// locks is a driver.Driver and a driver.Listener: each of its requests is one script.
+type locks struct {
+	Options
+	client  redis.UniversalClient
+	ttl     time.Duration
+	cluster bool
+	markTTL time.Duration // how long a waiter's request asks for a message
+	silence time.Duration // see Subscribe
+	scripts scripts
+}
+
+// Take takes all keys for owner, or none.
+func (d *locks) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
+	if d.cluster && d.HashTag == "" && len(keys) > 1 {
+		return driver.Grant{}, driver.Refused(ErrHashTag)
 	}
-	return s.tryAcquire(ctx, keys)
-}
-
-func (s *Store) tryAcquire(ctx context.Context, keys []string) (lease locking.Lease, err error) {
-	locks, names := s.names(keys)
-	owner := newOwner()
-	err = s.resolver.Acquire(ctx, func() (err error) {
-		lease, _, err = s.take(ctx, s.scripts.acquire, owner, keys, len(locks), names)
-		return err
-	}, s.removal(locks, owner))
-	if err != nil {
-		return locking.Lease{}, err
+	locks, names := d.names(keys)
+	marks := 0
+	if wait {
+		names, marks = append(names, d.marks(keys)...), len(keys)
 	}
-	return lease, nil
-}
-
-func newOwner() string { return rand.Text() } // at least 128 random bits
-
-// take sends a script that takes locks for owner: acquire.lua, or await.lua with more names and args. reply is its
-// number: the fence, or at most 0 if another owner has one of the locks.
-func (s *Store) take(ctx context.Context, script *redis.Script, owner string, keys []string, locks int, names []string, args ...any) (lease locking.Lease, reply int64, err error) {
-	sent := time.Now() // before the request: the TTL cannot start earlier
-	reply, err = s.send(ctx, script, names, append([]any{owner, s.ttl.Milliseconds(), locks}, args...)...)
-	if err = s.waitsForSlot(err); err == nil && reply <= 0 {
+	fence, err := Run(ctx, d.client, d.scripts.acquire, names, owner, d.ttl.Milliseconds(), len(locks), marks, d.markTTL.Milliseconds())
+	if err = d.waitsForSlot(err); err == nil && fence == 0 {
 		err = locking.ErrBusy
 	}
-	return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(reply), Until: sent.Add(s.trust)}, reply, err
+	return driver.Grant{Fence: locking.Fence(fence)}, err
 }
 
-// check returns the keys in order, unless ctx has ended or they cannot be in one lease.
-func (s *Store) check(ctx context.Context, keys []string) ([]string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	keys, err := locking.SortedKeys(keys)
-	if err == nil && s.cluster && s.tag == "" && len(keys) > 1 {
-		err = ErrHashTag
-	}
-	return keys, err
-}
-
-// describe adds to an error what failed.
-func describe(err *error, operation string, keys []string) {
-	if *err != nil {
-		*err = fmt.Errorf("redislock: %s %q: %w", operation, keys, *err)
-	}
-}
-
-// removal returns a function that deletes what owner may have taken, under any fence.
-func (s *Store) removal(locks []string, owner string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := s.send(ctx, s.scripts.release, locks, "", owner)
-		return err
-	}
-}
-
-// Renew restarts the TTL, on all keys or on none. It returns locking.ErrLost,
-// finally, if the lease no longer holds one of them; it never takes a key
-// again. After any other error l is as valid as before, until l.Until.
-func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
-	defer describe(&err, "renew", l.Keys)
-	locks, _ := s.names(l.Keys)
-	sent := time.Now()
-	held, err := s.send(ctx, s.scripts.renew, locks, value(l), s.ttl.Milliseconds())
-	switch {
-	case err != nil:
-		return l, err
-	case held == 0 || len(locks) == 0:
-		return l, locking.ErrLost
-	}
-	l.Until = sent.Add(s.trust)
-	return l, nil
-}
-
-// Release frees the keys. It returns locking.ErrLost if the lease no longer held
-// one of them; the others are freed all the same. After any other error the release
-// is retried in the background.
-func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
-	defer describe(&err, "release", l.Keys)
-	locks, _ := s.names(l.Keys)
-	held, err := s.send(ctx, s.scripts.release, locks, value(l), l.Owner)
-	return s.released(l, held, err, s.removal(locks, l.Owner))
-}
-
-// released returns the result of a release. held is how many keys of l were still held.
-func (s *Store) released(l locking.Lease, held int64, err error, remove func(context.Context) error) error {
-	switch {
-	case err != nil:
-		s.resolver.Abandon(remove)
-	case held < int64(len(l.Keys)) || len(l.Keys) == 0:
-		return locking.ErrLost
+// Keep begins the TTL again.
+func (d *locks) Keep(ctx context.Context, l locking.Lease) error {
+	locks, _ := d.names(l.Keys)
+	held, err := Run(ctx, d.client, d.scripts.renew, locks, value(l), d.ttl.Milliseconds())
+	if err == nil && held == 0 {
+		err = locking.ErrLost
 	}
 	return err
 }
 
-// Close ends the background work and waits for it, at most as long as for one
-// answer. It releases no locks.
-func (s *Store) Close() { s.resolver.Close() }
+// Free frees the keys, and tells the waiters.
+func (d *locks) Free(ctx context.Context, l locking.Lease) error {
+	locks, _ := d.names(l.Keys)
+	release := func(names []string) (int64, error) {
+		return Run(ctx, d.client, d.scripts.release, names, value(l), l.Owner, d.channel(), len(locks))
+	}
+	held, err := release(append(locks[:len(locks):len(locks)], d.marks(l.Keys)...))
+	if d.cluster && redis.HasErrorPrefix(err, "TRYAGAIN ") { // while the slot moves, a mark that does not exist is refused
+		held, err = release(locks)
+	}
+	if err == nil && held < int64(len(l.Keys)) {
+		err = locking.ErrLost
+	}
+	return err
+}
 
 // value is what acquire.lua wrote for this grant.
 func value(l locking.Lease) string {
 	return strconv.FormatInt(int64(l.Fence), 10) + ":" + l.Owner
+}
+
+// ErrHashTag reports a request for several keys of different slots. A script runs on one node, and keys are certain to be
+// on one node only if they share a hash tag.
+var ErrHashTag = fmt.Errorf("%w: on Redis Cluster they must share a hash tag: set Options.HashTag (the server calls it CROSSSLOT)", locking.ErrSeveralKeys)
+
+// waitsForSlot makes a refusal of a Cluster whose slot is moving match locking.ErrBusy: nothing was done, and the same request
+// is granted when the slot has its node. The client follows MOVED and ASK, but not for ever: while a slot changes hands, each
+// of two nodes may name the other. And no node that is asked has both a lock that is free, since that has no key, and the
+// fence counter that has one: then the answer is TRYAGAIN until the slot has moved, for minutes if it is large.
+func (d *locks) waitsForSlot(err error) error {
+	if !d.cluster {
+		return err // another client will not find the node
+	}
+	return WaitsForSlot(err)
+}
+
+// WaitsForSlot makes an error of a Cluster that means "later" match locking.ErrBusy, with a text that does not name another holder.
+func WaitsForSlot(err error) error {
+	for _, word := range []string{"TRYAGAIN", "CLUSTERDOWN", "MOVED", "ASK"} {
+		if redis.HasErrorPrefix(err, word+" ") {
+			return locking.Like(locking.ErrBusy, fmt.Errorf("the slot of the keys has no node at the moment: %w", err))
+		}
+	}
+	return err
 }
 
 // buckets is the number of fence counters for a prefix. Never change it: the names
@@ -171,24 +139,44 @@ const buckets = 1024
 // Neither prefix nor tag has a brace, so the first pair of braces encloses TAG: names
 // of different keys differ whatever bytes the keys hold, and Redis Cluster places
 // them by TAG alone. The key comes last and unchanged: a Redis name may hold any bytes.
-func (s *Store) names(keys []string) (locks, all []string) {
-	locks = make([]string, len(keys), len(keys)+1)
+func (o Options) names(keys []string) (locks, all []string) {
+	locks = make([]string, len(keys), 2*len(keys))
 	var counters []string
 	for i, key := range keys {
-		scope := s.scope(key)
+		scope := o.Scope(key)
 		locks[i] = scope + "lock:" + key
 		if counter := scope + "fence"; !slices.Contains(counters, counter) {
 			counters = append(counters, counter)
 		}
 	}
-	return locks, append(locks, counters...)
+	return locks, slices.Concat(locks, counters)
 }
 
-// scope returns the beginning of key's names: the prefix, and the tag that decides the slot.
-func (s *Store) scope(key string) string {
-	tag := s.tag
+// marks returns the names that exist while a process waits for a message of the release of a key: PREFIX{TAG}wait:KEY.
+func (o Options) marks(keys []string) []string {
+	marks := make([]string, len(keys))
+	for i, key := range keys {
+		marks[i] = o.Scope(key) + "wait:" + key
+	}
+	return marks
+}
+
+// Scope returns the beginning of key's names: the prefix, and the tag that decides the slot.
+func (o Options) Scope(key string) string {
+	tag := o.HashTag
 	if tag == "" {
 		tag = strconv.Itoa(int(crc32.ChecksumIEEE([]byte(key)) % buckets))
 	}
-	return s.prefix + "{" + tag + "}"
+	return o.Prefix + "{" + tag + "}"
+}
+
+// channel is that of the messages of releases, which are names of locks.
+func (o Options) channel() string { return o.Prefix + "{" + o.HashTag + "}wake" }
+
+// Listen receives the messages of releases.
+func (d *locks) Listen(ctx context.Context, wake func(key string)) error {
+	return Subscribe(ctx, d.client, d.channel(), d.silence, func(name string) {
+		_, key, _ := strings.Cut(name, "}lock:")
+		wake(key)
+	})
 }

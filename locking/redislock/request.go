@@ -2,63 +2,24 @@ package redislock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
-	"fmt"
 	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"shop/locking"
+	"shop/locking/driver"
 )
 
-//go:embed acquire.lua
-var acquireLua string
-
-//go:embed renew.lua
-var renewLua string
-
-//go:embed release.lua
-var releaseLua string
-
-// scripts are sent by their hash, and in full if the server does not have them
-// (after a restart or a SCRIPT FLUSH).
-type scripts struct{ acquire, renew, release *redis.Script }
-
-func newScripts() scripts {
-	return scripts{redis.NewScript(acquireLua), redis.NewScript(renewLua), redis.NewScript(releaseLua)}
-}
-
-// send runs a script and returns its number. It waits for requestTimeout at most.
-//
-// A socket read observes the deadline of ctx, but not its cancellation. While the
-// server answers, that does not matter: the answer arrives within a millisecond. If
-// the last request had no answer, another goroutine reads, so that send returns at
-// once when ctx ends. (It does not always do so, because that would double the time
-// of a request: two switches of goroutine take as long as the round trip to the
-// server.)
-func (s *Store) send(ctx context.Context, script *redis.Script, names []string, args ...any) (int64, error) {
-	if s.resolver.Closed() {
-		return 0, ErrClosed
+// Run sends a script, and returns its number. It never sends it again when a server may have run it. Its errors are those
+// of a driver.Driver: an error of Redis is driver.Refused, a request that was not sent driver.Unsent, and after any other error the
+// script may have run.
+func Run(ctx context.Context, client redis.Scripter, script *redis.Script, names []string, args ...any) (int64, error) {
+	if c, ok := client.(redis.UniversalClient); ok {
+		client = once{c}
 	}
-	limited, cancel := context.WithTimeout(ctx, s.requestTimeout)
-	defer cancel()
-	run := func() answer {
-		n, err := script.Run(limited, once{s.client}, names, args...).Int64()
-		return answer{n, err}
-	}
-	var a answer
-	if s.silent.Load() {
-		a = s.aside(limited, run)
-	} else {
-		a = run()
-	}
-	s.silent.Store(timedOut(a.err))
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // the socket's timer fired before the one of ctx
-	}
-	return a.n, s.classify(ctx, a.err)
+	n, err := script.Run(ctx, client, names, args...).Int64()
+	return n, classify(err)
 }
 
 // once never sends a script again that a server may have run. By itself, a client of a
@@ -89,51 +50,20 @@ type unrepeated struct{ *redis.Cmd }
 
 func (unrepeated) NoRetry() bool { return true }
 
-// timedOut reports whether err is a time-out, of send or of the client.
-func timedOut(err error) bool {
-	var timer net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &timer) && timer.Timeout()
-}
-
-type answer struct {
-	n   int64
-	err error
-}
-
-// aside runs a request in another goroutine, and waits for it until ctx ends.
-func (s *Store) aside(ctx context.Context, run func() answer) answer {
-	answers := make(chan answer, 1)
-	if !s.resolver.Go(func() { answers <- run() }) {
-		return answer{err: ErrClosed}
-	}
-	select {
-	case a := <-answers:
-		return a
-	case <-ctx.Done():
-		return answer{err: ctx.Err()}
-	}
-}
-
-// ErrClosed is returned by a Store after its Close.
-var ErrClosed = errors.New("redislock: store is closed")
-
-// classify returns ErrOutcomeUnknown for a request that may have taken effect. A request
-// that was never sent, or that the server refused, certainly did not.
-func (s *Store) classify(ctx context.Context, err error) error {
+// classify returns the error of a request as a driver.Driver must.
+func classify(err error) error {
 	var reply redis.Error
 	switch {
 	case err == nil:
 		return nil
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w: %w", ErrHashTag, err)
+		return driver.Refused(errors.Join(ErrHashTag, err))
 	case errors.As(err, &reply):
-		return locking.MaskTimeout(ctx, err)
+		return driver.Refused(err)
 	case unsent(err):
-		return locking.Unsent(ctx, err)
-	default:
-		return locking.NoAnswer(ctx, err)
+		return driver.Unsent(err)
 	}
+	return err
 }
 
 // unsent reports whether no byte of the request was sent.
@@ -141,4 +71,38 @@ func unsent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
+}
+
+// Silence is how long a subscription may receive nothing before it is checked.
+const Silence = 2 * time.Second
+
+// Subscribe calls deliver with each message of a channel, and with "" when it has subscribed: messages may have been lost before.
+// It returns when the subscription fails, or ctx ends.
+//
+// A connection whose peer has disappeared fails only when something is written, and a ping
+// of go-redis does not wait for its answer. So after two silences, with a ping between
+// them, the connection is given up.
+func Subscribe(ctx context.Context, client redis.UniversalClient, channel string, silence time.Duration, deliver func(message string)) error {
+	sub := client.Subscribe(ctx, channel)
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // ends the read
+	for pinged := false; ; {
+		received, err := sub.ReceiveTimeout(ctx, silence)
+		var timer net.Error
+		switch {
+		case err == nil:
+			pinged = false
+		case !pinged && errors.As(err, &timer) && timer.Timeout():
+			pinged, err = true, sub.Ping(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		switch m := received.(type) {
+		case *redis.Subscription:
+			deliver("")
+		case *redis.Message:
+			deliver(m.Payload)
+		}
+	}
 }

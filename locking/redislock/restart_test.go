@@ -10,12 +10,6 @@ import (
 	"shop/locking/locktest"
 )
 
-// startSingle starts a server that keeps its data.
-func startSingle(t testing.TB) (target, *locktest.Server) {
-	s := locktest.Start(t, locktest.Redis(locktest.Durable...))
-	return target{url: "redis://" + s.Addr}, s
-}
-
 // T25: a server restarts without the lock, within the lock's TTL.
 func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 	locktest.Slow(t, "a restart of Redis")
@@ -23,14 +17,15 @@ func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 	store := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
 	first := locktest.Taken(t, store, "k")
 	server.Restart()
-	second := locktest.Taken(t, store, "k") // two holders: only a row lock or a fence protects the data now
+	other := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
+	second := locktest.Taken(t, other, "k") // two holders: only a row lock or a fence protects the data now
 	if second.Fence <= first.Fence {
 		t.Errorf("fence %d after the restart, %d before: want it to grow with the clock", second.Fence, first.Fence)
 	}
 	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew by the first holder: got %v, want ErrLost", err)
 	}
-	if _, err := store.Renew(t.Context(), second); err != nil {
+	if _, err := other.Renew(t.Context(), second); err != nil {
 		t.Errorf("renew by the second holder: %v", err)
 	}
 }
@@ -42,7 +37,7 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	ahead := time.Now().Add(time.Hour).UnixMicro()
-	store.client.Set(t.Context(), store.scope("k")+"fence", ahead, 0)
+	store.client.Set(t.Context(), store.Scope("k")+"fence", ahead, 0)
 	first := locktest.Taken(t, store, "k")
 	if first.Fence != locking.Fence(ahead+1) {
 		t.Errorf("fence %d, want the counter's next, %d", first.Fence, ahead+1)

@@ -1,17 +1,17 @@
 package redislock
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"net/url"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 // The known traps of lease locks, T16 to T25, one test each. (T17, failover, is in
@@ -20,16 +20,16 @@ import (
 
 // behindProxy makes a Store behind a proxy that can disturb it, with its scripts loaded
 // at the server, and a second Store in the same key space that connects directly.
-func behindProxy(t *testing.T, ttl time.Duration) (*Store, *locktest.Faults, *Store) {
+func behindProxy(t *testing.T, ttl time.Duration) (*opened, *locktest.Faults, *opened) {
 	t.Helper()
-	p := newProxy(t, hostOf(t, redisURL(t)))
-	o := Options{Prefix: newPrefix(t, redisURL(t))}
+	p := redistest.Proxy(t, redistest.Host(t, redistest.URL(t)))
+	o := Options{Prefix: redistest.Prefix(t, redistest.URL(t))}
 	store := storeAt(t, "redis://"+p.Addr, ttl, o)
 	lease := locktest.Taken(t, store, "warm-up")
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	return store, p, storeAt(t, redisURL(t), ttl, o)
+	return store, p, storeAt(t, redistest.URL(t), ttl, o)
 }
 
 // T16: the answer to a keep-alive may arrive late, and T21: validity may be counted from
@@ -39,14 +39,14 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	store, p, _ := behindProxy(t, ttl)
 	p.Delay(late)
 	lease := locktest.Taken(t, store, "k")
-	if left := time.Until(lease.Until); left > ttl-margin(ttl)-late {
+	if left := time.Until(lease.Until); left > ttl-driver.DefaultMargin(ttl)-late {
 		t.Errorf("acquire: trusted for %v after an answer that took %v", left, late)
 	}
 	renewed, err := store.Renew(t.Context(), lease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := time.Until(renewed.Until); left > ttl-margin(ttl)-late {
+	if left := time.Until(renewed.Until); left > ttl-driver.DefaultMargin(ttl)-late {
 		t.Errorf("renew: trusted for %v after an answer that took %v", left, late)
 	}
 }
@@ -68,10 +68,10 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if after := fenceOf(t, store, "k"); before >= lease.Fence || lease.Fence != after {
 				t.Errorf("fence %d; the counter was at %d and is at %d", lease.Fence, before, after)
 			}
-			if !reset && lease.Until.Sub(asked) < store.trust+store.requestTimeout {
+			if !reset && lease.Until.Sub(asked) < store.ttl-driver.DefaultMargin(store.ttl)+store.Limit() {
 				t.Errorf("Until counts from the first request, but the second one set the TTL")
 			}
-			if left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val(); left < time.Until(lease.Until) {
+			if left := store.client.PTTL(t.Context(), store.Scope("k")+"lock:k").Val(); left < time.Until(lease.Until) {
 				t.Errorf("Until is %v from now, but the lock expires in %v", time.Until(lease.Until), left)
 			}
 			locktest.WantHeld(t, other, "k")
@@ -84,9 +84,9 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 }
 
 // fenceOf reads the fence counter of key.
-func fenceOf(t *testing.T, s *Store, key string) locking.Fence {
+func fenceOf(t *testing.T, s *opened, key string) locking.Fence {
 	t.Helper()
-	n, err := s.client.Get(t.Context(), s.scope(key)+"fence").Int64()
+	n, err := s.client.Get(t.Context(), s.Scope(key)+"fence").Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
@@ -121,13 +121,14 @@ func TestTryAcquire_ReturnsAtTheDeadlineWhileRedisIsSilent(t *testing.T) {
 func TestRelease_DoesNotFreeTheNextHoldersLock(t *testing.T) {
 	store := newStore(t, time.Minute)
 	first := locktest.Taken(t, store, "k")
-	store.client.Del(t.Context(), store.scope("k")+"lock:k") // an operator, or eviction
-	second := locktest.Taken(t, store, "k")
+	store.client.Del(t.Context(), store.Scope("k")+"lock:k") // an operator, or eviction
+	other := beside(t, store)
+	second := locktest.Taken(t, other, "k")
 	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release by the first holder: got %v, want ErrLost", err)
 	}
 	locktest.WantHeld(t, store, "k")
-	if err := store.Release(t.Context(), second); err != nil {
+	if err := other.Release(t.Context(), second); err != nil {
 		t.Error(err)
 	}
 }
@@ -136,11 +137,11 @@ func TestRelease_DoesNotFreeTheNextHoldersLock(t *testing.T) {
 func TestRenew_NeverTakesALostKeyAgain(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := locktest.Taken(t, store, "a", "b")
-	store.client.Del(t.Context(), store.scope("a")+"lock:a")
+	store.client.Del(t.Context(), store.Scope("a")+"lock:a")
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
-	if n := store.client.Exists(t.Context(), store.scope("a")+"lock:a").Val(); n != 0 {
+	if n := store.client.Exists(t.Context(), store.Scope("a")+"lock:a").Val(); n != 0 {
 		t.Error("the lost key was taken again")
 	}
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
@@ -166,19 +167,4 @@ func TestRelease_LostRequestIsRetried(t *testing.T) {
 	if !time.Now().Before(lease.Until) {
 		t.Error("free only after the TTL")
 	}
-}
-
-func hostOf(t testing.TB, u string) string {
-	t.Helper()
-	parsed, err := url.Parse(u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed.Host
-}
-
-// newProxy makes a proxy that disturbs lock requests, which are all scripts.
-func newProxy(t testing.TB, addr string) *locktest.Faults {
-	t.Helper()
-	return locktest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })
 }

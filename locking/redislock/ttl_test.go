@@ -8,6 +8,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 // T20: a TTL is sent in seconds where milliseconds were meant.
@@ -16,7 +17,7 @@ func TestTTL_IsSetToTheMillisecond(t *testing.T) {
 	store := newStore(t, ttl)
 	exact := func(what string, asked time.Time) {
 		t.Helper()
-		left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val()
+		left := store.client.PTTL(t.Context(), store.Scope("k")+"lock:k").Val()
 		if left > ttl || left < ttl-time.Since(asked)-time.Millisecond {
 			t.Errorf("%s: %v left of a TTL of %v", what, left, ttl)
 		}
@@ -40,19 +41,15 @@ func TestTTL_IsSetToTheMillisecond(t *testing.T) {
 func TestRenew_RefusedChangesNoTTL(t *testing.T) {
 	const ttl = 20 * time.Second
 	store := newStore(t, ttl)
-	longer, err := New(connect(t, redisURL(t), 2*ttl), 2*ttl, Options{Prefix: store.prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(longer.Close)
+	longer := storeAt(t, redistest.URL(t), 2*ttl, store.Options)
 	lease := locktest.Taken(t, store, "a", "b")
-	store.client.Del(t.Context(), store.scope("b")+"lock:b") // by an operator
-	locktest.Taken(t, store, "b")
+	store.client.Del(t.Context(), store.Scope("b")+"lock:b") // by an operator
+	locktest.Taken(t, beside(t, store), "b")
 	if _, err := longer.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
 	for _, k := range []string{"a", "b"} {
-		if left := store.client.PTTL(t.Context(), store.scope(k)+"lock:"+k).Val(); left <= 0 || left > ttl {
+		if left := store.client.PTTL(t.Context(), store.Scope(k)+"lock:"+k).Val(); left <= 0 || left > ttl {
 			t.Errorf("%q expires in %v, want at most its TTL of %v", k, left, ttl)
 		}
 	}
@@ -64,10 +61,11 @@ func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	store := newStore(t, ttl)
+	other := beside(t, store)
 	err := locking.Do(t.Context(), store, locking.Options{MaxHold: ttl}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
 		<-ctx.Done()
 		locktest.Eventually(t, "the stuck holder's key is free", func() bool { // fn has not returned
-			_, err := store.TryAcquire(t.Context(), "k")
+			_, err := other.TryAcquire(t.Context(), "k")
 			return err == nil
 		})
 		return context.Cause(ctx)

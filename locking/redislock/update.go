@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
 // ErrConflict is returned by Update when another client has changed a key during each of
@@ -35,7 +36,11 @@ type UpdateOptions struct {
 // returned as it is; Redis does not undo the other commands. Names and keys are Redis'
 // own: in a Cluster all must be in one slot, and so must all keys that the commands use.
 func Update(ctx context.Context, client redis.UniversalClient, o UpdateOptions, keys []string, fn func(context.Context, *redis.Tx) (write func(redis.Pipeliner), err error)) (err error) {
-	defer describe(&err, "update", keys)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("redislock: update %q: %w", keys, err)
+		}
+	}()
 	if len(keys) == 0 {
 		return fmt.Errorf("%w: none was given", locking.ErrKey)
 	}
@@ -72,7 +77,7 @@ func try(ctx context.Context, client redis.UniversalClient, keys []string, fn fu
 		case err == nil, errors.Is(err, redis.TxFailedErr):
 			return err
 		case !errors.As(err, &reply):
-			return locking.NoAnswer(ctx, err)
+			return driver.NoAnswer(ctx, err)
 		case errors.Is(err, redis.Nil):
 			return failed(cmds)
 		}

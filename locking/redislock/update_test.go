@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/redislock/redistest"
 )
 
 // counter is a number in Redis that is changed by a read and a write.
@@ -27,7 +27,7 @@ type counter struct {
 
 func newCounter(t testing.TB) *counter {
 	t.Helper()
-	return &counter{client: connect(t, redisURL(t)+"?pool_size=64", time.Minute), key: newPrefix(t, redisURL(t)) + "number"}
+	return &counter{client: connect(t, redistest.URL(t)+"?pool_size=64", time.Minute), key: redistest.Prefix(t, redistest.URL(t)) + "number"}
 }
 
 // increment is a function for Update.
@@ -123,7 +123,7 @@ func TestUpdate_LostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"tuned": -1, "default": 0} {
 		t.Run(name, func(t *testing.T) {
-			p := locktest.NewFaults(t, hostOf(t, redisURL(t)), func(b []byte) bool { return bytes.Contains(b, []byte("multi")) })
+			p := locktest.NewFaults(t, redistest.Host(t, redistest.URL(t)), func(b []byte) bool { return bytes.Contains(b, []byte("multi")) })
 			c := newCounter(t)
 			direct := c.client
 			o := Tune(&redis.Options{Addr: p.Addr}, time.Minute)
@@ -174,25 +174,19 @@ func BenchmarkUpdate(b *testing.B) {
 		return c.update(ctx, UpdateOptions{Tries: 1_000_000, Backoff: often})
 	}
 	for _, clients := range []int{1, 8, 64} {
-		for _, kind := range []string{"store", "waiter", "fair"} {
-			b.Run(fmt.Sprintf("%d/%s", clients, kind), func(b *testing.B) {
-				g := target{url: redisURL(b), options: Options{Prefix: newPrefix(b, redisURL(b))}, kind: kinds[kind]}
-				s, err := g.store(b, connect(b, redisURL(b)+"?pool_size=64", time.Minute), time.Minute)
-				if err != nil {
-					b.Fatal(err)
-				}
-				locked := func(ctx context.Context, c *counter) error {
-					return locking.Do(ctx, s, locking.Options{Backoff: often}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
-						n, err := c.client.Get(ctx, c.key).Int()
-						if err != nil && !errors.Is(err, redis.Nil) {
-							return err
-						}
-						return c.client.Set(ctx, c.key, n+1, 0).Err()
-					})
-				}
-				comparePairs(b, clients, update, locked)
-			})
-		}
+		b.Run(strconv.Itoa(clients), func(b *testing.B) {
+			s := storeAt(b, redistest.URL(b)+"?pool_size=64", time.Minute, Options{Prefix: redistest.Prefix(b, redistest.URL(b))})
+			locked := func(ctx context.Context, c *counter) error {
+				return locking.Do(ctx, s, locking.Options{Backoff: often}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
+					n, err := c.client.Get(ctx, c.key).Int()
+					if err != nil && !errors.Is(err, redis.Nil) {
+						return err
+					}
+					return c.client.Set(ctx, c.key, n+1, 0).Err()
+				})
+			}
+			comparePairs(b, clients, update, locked)
+		})
 	}
 }
 

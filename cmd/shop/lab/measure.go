@@ -19,6 +19,7 @@ import (
 	"shop/locking/mongolock"
 	"shop/locking/pglock"
 	"shop/locking/redislock"
+	"shop/locking/redisqueue"
 )
 
 const (
@@ -77,17 +78,16 @@ var measurements = []measurement{
 	{"redis", "C4", "Redis", inRedis(redislock.New)},
 	{"release", "C7", "Redis", partOfRedis(redislock.New, releaseAlone)},
 	{"renew", "C8", "Redis", partOfRedis(redislock.New, renewAlone)},
-	{"wake-up", "C4 with a wake-up by message", "Redis", inRedis(redislock.NewWaiter)},
-	{"fair", "C14", "Redis", inRedis(redislock.NewFair)},
-	{"rw", "C15", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
-		rw, err := redislock.NewRW(c, ttl, o)
+	{"fair", "C14", "Redis", inRedis(redisqueue.NewFair)},
+	{"rw", "C15", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*driver.Store, error) {
+		rw, err := redisqueue.NewRW(c, ttl, o)
 		if err != nil {
 			return nil, err
 		}
 		return rw.Write, nil
 	})},
-	{"semaphore", "C16", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
-		return redislock.NewSemaphore(c, ttl, 2, o)
+	{"semaphore", "C16", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*driver.Store, error) {
+		return redisqueue.NewSemaphore(c, ttl, 2, o)
 	})},
 	{"watch", "C17", "Redis", onKey(updateKey)},
 	{"queue", "C18", "this process", openQueue},
@@ -246,7 +246,7 @@ func inPostgres[S closingStore](open func(*pgxpool.Pool) (S, error)) func(contex
 }
 
 // pair is a store that takes another key together with each.
-type pair struct{ *redislock.Store }
+type pair struct{ *driver.Store }
 
 func (p pair) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	return p.Store.TryAcquire(ctx, append(keys, measuredKey+"/2")...)

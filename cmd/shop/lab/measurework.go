@@ -14,11 +14,11 @@ import (
 
 	"shop/locking"
 	"shop/locking/combine"
+	"shop/locking/driver"
 	"shop/locking/etcdlock"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/pglock"
-	"shop/locking/redislock"
 	"shop/transfer"
 )
 
@@ -73,7 +73,7 @@ func openIncrement(ctx context.Context, cfg Config) (subject, error) {
 	}, close: closeClient}, nil
 }
 
-func releaseAlone(_ context.Context, store *redislock.Store) (subject, error) {
+func releaseAlone(_ context.Context, store *driver.Store) (subject, error) {
 	var lease locking.Lease
 	return subject{
 		before: func(ctx context.Context) (err error) {
@@ -85,7 +85,7 @@ func releaseAlone(_ context.Context, store *redislock.Store) (subject, error) {
 	}, nil
 }
 
-func renewAlone(ctx context.Context, store *redislock.Store) (subject, error) {
+func renewAlone(ctx context.Context, store *driver.Store) (subject, error) {
 	lease, err := store.TryAcquire(ctx, measuredKey+"/renew")
 	return subject{
 		once: func(ctx context.Context) (err error) {
@@ -97,7 +97,7 @@ func renewAlone(ctx context.Context, store *redislock.Store) (subject, error) {
 }
 
 // combined lets one client send one request after another. Its work is none.
-func combined(_ context.Context, store *redislock.Store) (subject, error) {
+func combined(_ context.Context, store *driver.Store) (subject, error) {
 	combiner, err := combine.New(combine.Config[string, string]{
 		Store: store,
 		Apply: func(_ context.Context, _ locking.Lease, batch []string) ([]combine.Result[string], error) {

@@ -88,14 +88,14 @@ func (s *stock) replica(ctx context.Context, r *replica) (act, error) {
 	s.lane.onClose(func() { _ = client.Close() })
 	client.AddHook(&r.locks)
 	prefix := s.LockPrefix + s.name
-	store, err := redislock.NewWaiter(client, ttl, redislock.Options{Prefix: prefix})
+	store, err := redislock.New(client, ttl, redislock.Options{Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}
 	s.lane.onClose(store.Close)
 	var locks locking.Store = queued{traced{store, r}, store}
 	if s.lane.settings.Fault == Drop {
-		locks = traced{store.Store, r} // its waiters poll, so the next one comes soon after a lock is gone
+		locks = traced{store, r} // its waiters poll, so the next one comes soon after a lock is gone
 	}
 	service, err := inventory.New(inventory.Config{
 		Pool: pool, Locks: locks, Lock: locking.Options{Observer: s.lane.record.observe},

@@ -1,4 +1,4 @@
--- Takes all the keys for one owner, or none of them; then the owner may wait.
+-- Takes all the keys for one owner, or none of them; then the owner may wait. The text of queue.lua stands before this one.
 --
 -- ARGV[5]     TTL in milliseconds
 -- ARGV[6]     how long a ticket lasts, in milliseconds; 0: the owner does not wait
@@ -13,8 +13,7 @@ for i = 1, keys do
   if ticket > 0 then waits = waits + 1 end
 end
 
--- The owner has the keys already: by an earlier request whose reply was lost, or by the release of
--- another holder. Only the TTL restarts.
+-- The owner has the keys already, by an earlier request whose reply was lost. Only the TTL restarts.
 if held == keys then
   for i = 1, keys do
     redis.call('ZADD', queue[i], now + ttl, '~' .. owner)
@@ -60,7 +59,7 @@ for i = 1, keys do
   local deadline = waits > 0 and tonumber(redis.call('ZSCORE', queue[i], '~' .. owner)) or 0
   if deadline < now + ticket_ttl * 2 / 3 then
     redis.call('ZADD', queue[i], string.format('%.0f', number), owner, now + ticket_ttl, '~' .. owner)
-    outlive(i, ticket_ttl + ttl) -- as long as it has a ticket, it may be granted the key
+    outlive(i, ticket_ttl)
   end
 end
 return -number

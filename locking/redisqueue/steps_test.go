@@ -1,7 +1,8 @@
-package redislock
+package redisqueue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/redislock"
+	"shop/locking/redislock/redistest"
 )
 
 // steps are the steps of a test of several stores on one key space. After a step that
@@ -21,16 +25,16 @@ type steps struct {
 	testing.TB
 	ctx    context.Context
 	prefix string
-	edit   func(*QueueStore) // makes a store wrong
-	poll   time.Duration     // of the waiters
-	err    error             // of the first step that failed
+	edit   func(*queue)  // makes a driver wrong
+	poll   time.Duration // of the waiters
+	err    error         // of the first step that failed
 }
 
 // newSteps makes steps that are given up after limit.
-func newSteps(t testing.TB, limit time.Duration, edit func(*QueueStore)) *steps {
+func newSteps(t testing.TB, limit time.Duration, edit func(*queue)) *steps {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	return &steps{TB: t, ctx: ctx, prefix: newPrefix(t, redisURL(t)), edit: edit, poll: time.Hour}
+	return &steps{TB: t, ctx: ctx, prefix: redistest.Prefix(t, redistest.URL(t)), edit: edit, poll: time.Hour}
 }
 
 func (s *steps) fail(format string, args ...any) {
@@ -39,67 +43,59 @@ func (s *steps) fail(format string, args ...any) {
 	}
 }
 
-// rw makes a read-write lock that has subscribed. A waiter of one that has not is granted nothing by a release.
-func (s *steps) rw(ttl time.Duration) *RW {
-	rw := s.deafRW(ttl)
-	subscribe(s, rw.Read.inbox)
-	return rw
+// opened is a Store, with its driver.
+type opened struct {
+	*driver.Store
+	*queue
 }
 
-func (s *steps) deafRW(ttl time.Duration) *RW {
+// both are the sides of a read-write lock.
+type both struct{ Read, Write *opened }
+
+func (s *steps) rw(ttl time.Duration) both {
+	return both{s.open(ttl, shared, "queue", holdersMax), s.open(ttl, exclusive, "queue", holdersMax)}
+}
+
+func (s *steps) semaphore(ttl time.Duration, permits int) *opened {
+	return s.open(ttl, shared, "permits", permits)
+}
+
+func (s *steps) open(ttl time.Duration, mode, space string, limit int) *opened {
 	s.Helper()
-	rw, err := NewRW(s.connect(ttl), ttl, Options{Prefix: s.prefix})
+	q, err := newQueue(s.connect(ttl), ttl, redislock.Options{Prefix: s.prefix}, mode, space, limit)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(rw.Close)
-	s.prepare(rw.Read)
-	s.prepare(rw.Write)
-	return rw
-}
-
-func (s *steps) semaphore(ttl time.Duration, permits int) *QueueStore {
-	q := s.deaf(ttl, permits)
-	subscribe(s, q.inbox)
-	return q
-}
-
-// deaf makes a semaphore that has not subscribed.
-func (s *steps) deaf(ttl time.Duration, permits int) *QueueStore {
-	s.Helper()
-	q, err := NewSemaphore(s.connect(ttl), ttl, permits, Options{Prefix: s.prefix})
+	q.ticketTTL = time.Hour
+	if s.edit != nil {
+		s.edit(q)
+	}
+	o := settings(q)
+	o.Limit, o.Pause = ttl/2, locking.Backoff{Base: s.poll, Max: s.poll}
+	store, err := driver.New(q, o)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(q.Close)
-	s.prepare(q)
-	return q
+	s.Cleanup(store.Close)
+	return &opened{store, q}
 }
 
 // connect makes a client that waits longer for an answer than a tuned one: most steps are one request,
 // and the machine may be slow.
 func (s *steps) connect(ttl time.Duration) *redis.Client {
 	s.Helper()
-	o, err := redis.ParseURL(redisURL(s))
+	o, err := redis.ParseURL(redistest.URL(s))
 	if err != nil {
 		s.Fatal(err)
 	}
-	o = Tune(o, ttl)
+	o = redislock.Tune(o, ttl)
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = ttl/2, ttl/2, ttl/2, ttl/2
 	client := redis.NewClient(o)
 	s.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-func (s *steps) prepare(q *QueueStore) {
-	q.inbox.poll, q.ticketTTL = s.poll, time.Hour
-	q.store.requestTimeout = q.store.ttl / 2
-	if s.edit != nil {
-		s.edit(q)
-	}
-}
-
-func (s *steps) take(q *QueueStore, keys ...string) (l locking.Lease) {
+func (s *steps) take(q *opened, keys ...string) (l locking.Lease) {
 	if s.err == nil {
 		var err error
 		if l, err = q.TryAcquire(s.ctx, keys...); err != nil {
@@ -109,7 +105,7 @@ func (s *steps) take(q *QueueStore, keys ...string) (l locking.Lease) {
 	return l
 }
 
-func (s *steps) busy(q *QueueStore, keys ...string) {
+func (s *steps) busy(q *opened, keys ...string) {
 	if s.err == nil {
 		if l, err := q.TryAcquire(s.ctx, keys...); !errors.Is(err, locking.ErrBusy) {
 			s.fail("acquire %q: got %+v and %v, want ErrBusy", keys, l, err)
@@ -117,7 +113,7 @@ func (s *steps) busy(q *QueueStore, keys ...string) {
 	}
 }
 
-func (s *steps) release(q *QueueStore, l locking.Lease) {
+func (s *steps) release(q *opened, l locking.Lease) {
 	if s.err == nil {
 		if err := q.Release(s.ctx, l); err != nil {
 			s.fail("release: %w", err)
@@ -125,7 +121,7 @@ func (s *steps) release(q *QueueStore, l locking.Lease) {
 	}
 }
 
-func (s *steps) lost(q *QueueStore, l locking.Lease) {
+func (s *steps) lost(q *opened, l locking.Lease) {
 	if s.err == nil {
 		if _, err := q.Renew(s.ctx, l); !errors.Is(err, locking.ErrLost) {
 			s.fail("renew: got %v, want ErrLost", err)
@@ -138,8 +134,8 @@ func (s *steps) lost(q *QueueStore, l locking.Lease) {
 
 type outcome = <-chan locktest.Outcome[locking.Lease]
 
-// wait lets q wait for keys, and returns when its ticket is in the queue of each.
-func (s *steps) wait(q *QueueStore, keys ...string) outcome {
+// wait lets q wait for keys, and returns when its ticket is in the queue of each, and its process listens.
+func (s *steps) wait(q *opened, keys ...string) outcome {
 	before := make([]int, len(keys))
 	for i, k := range keys {
 		before[i] = len(s.tickets(q, k))
@@ -148,6 +144,8 @@ func (s *steps) wait(q *QueueStore, keys ...string) outcome {
 	for i, k := range keys {
 		s.eventually("a waiter has a ticket", func() bool { return len(s.tickets(q, k)) > before[i] })
 	}
+	own := q.channel(q.process)
+	s.eventually("its process listens", func() bool { return q.client.PubSubNumSub(s.ctx, own).Val()[own] > 0 })
 	return done
 }
 
@@ -163,16 +161,16 @@ func (s *steps) granted(who string, o outcome) locking.Lease {
 }
 
 // tickets returns the owners that wait for key, in order.
-func (s *steps) tickets(q *QueueStore, key string) []string {
+func (s *steps) tickets(q *opened, key string) []string {
 	waiting := &redis.ZRangeBy{Min: "1e14", Max: "+inf"}
-	return q.store.client.ZRangeByScore(s.ctx, q.names([]string{key})[0], waiting).Val()
+	return q.client.ZRangeByScore(s.ctx, q.queue.names([]string{key})[0], waiting).Val()
 }
 
 // waits checks which owners wait for key, in order.
-func (s *steps) waits(q *QueueStore, key string, want ...*request) {
+func (s *steps) waits(q *opened, key string, want ...*request) {
 	var owners []string
 	for _, r := range want {
-		owners = append(owners, r.owner)
+		owners = append(owners, r.full())
 	}
 	if got := s.tickets(q, key); !slices.Equal(got, owners) {
 		s.fail("%s: the tickets are those of %q, want %q", key, got, owners)
@@ -189,18 +187,26 @@ func (s *steps) eventually(what string, ok func() bool) {
 	}
 }
 
-func (s *steps) request(q *QueueStore, keys ...string) *request {
-	r, err := q.request(s.ctx, keys)
-	if err != nil {
-		s.fail("request %q: %w", keys, err)
-	}
-	return r
+// request is one acquisition, whose requests a test sends itself.
+type request struct {
+	*opened
+	owner string
+	keys  []string
+}
+
+func (s *steps) request(q *opened, keys ...string) *request { return &request{q, rand.Text(), keys} }
+
+func (r *request) full() string { return r.mode + ":" + r.process + ":" + r.owner }
+
+func (r *request) take(ctx context.Context, wait bool) (locking.Lease, error) {
+	g, err := r.Take(ctx, r.keys, r.owner, wait)
+	return locking.Lease{Keys: r.keys, Owner: r.owner + "/" + g.Mark, Fence: g.Fence}, err
 }
 
 // dead leaves a ticket for keys whose waiter sends no further request.
-func (s *steps) dead(q *QueueStore, keys ...string) *request {
+func (s *steps) dead(q *opened, keys ...string) *request {
 	r := s.request(q, keys...)
-	if _, err := r.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
+	if _, err := r.take(s.ctx, true); !errors.Is(err, locking.ErrBusy) {
 		s.fail("a waiter: got %v, want ErrBusy", err)
 	}
 	return r
@@ -208,7 +214,7 @@ func (s *steps) dead(q *QueueStore, keys ...string) *request {
 
 // contend lets two goroutines of each store hold k for a moment, again and again, and
 // reports what held does when it finds too many of them at once.
-func (s *steps) contend(stores []*QueueStore, held func(q *QueueStore, inside int32) error) {
+func (s *steps) contend(stores []*opened, held func(q *opened, inside int32) error) {
 	var all sync.WaitGroup
 	errs := make(chan error, 2*len(stores))
 	for _, q := range stores {

@@ -5,9 +5,8 @@
 --             ~OWNER → its deadline, the server's time at which it is forgotten, in milliseconds: a
 --             holder that has not renewed, a waiter that has not sent its next request
 -- KEYS[2i]    the fence counter of the key's bucket
--- ARGV[1]     owner, unique to this acquisition: MODE:TTL:PROCESS:RANDOM. MODE is x (exclusive)
---             or s (shared), TTL that of a lease which is handed over to the owner, in milliseconds;
---             0: the owner wants several keys, and takes them by a request of its own
+-- ARGV[1]     owner, unique to this acquisition: MODE:PROCESS:RANDOM. MODE is x (exclusive)
+--             or s (shared)
 -- ARGV[2]     how many keys
 -- ARGV[3]     how many shared owners may hold a key at once
 -- ARGV[4]     the beginning of the channel of a process
@@ -49,27 +48,12 @@ local function grant(who, i, j, ttl)
   return digits
 end
 
--- serve grants the key i to its first waiter, and to the next as long as they fit, and sends each
--- a message: OWNER/GRANT/TICKET. A waiter that wants several keys, or whose process may not
--- listen, is granted nothing. Its message is OWNER: it has to send a request.
+-- serve tells the first waiter for the key i, by a message to its process, that the key has room for it. The waiter sends
+-- a request then. Until it has, or its deadline is over, nobody is granted the key before it.
 -- (pcall: a user who may not publish releases all the same, and waiters poll.)
 local function serve(i)
-  while true do
-    local who, ticket = first(i)
-    if not who or not fits(i, who) then return end
-    local ttl, process = who:match('^.:(%d+):(%w+):')
-    if not process then return end -- of an earlier version
-    local inbox = channel .. process
-    -- The number that PUBLISH returns would come too late: subscribers of a replica, and of another
-    -- node of a Cluster, are not in it, but receive the message.
-    local listens = ttl ~= '0' and redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 0
-    if listens == 0 then
-      redis.pcall('PUBLISH', inbox, who)
-      return
-    end
-    redis.pcall('PUBLISH', inbox, who .. '/' .. grant(who, i, i, ttl) .. '/' .. ticket)
-    if who:sub(1, 1) == 'x' then return end
-  end
+  local who = first(i)
+  if who and fits(i, who) then redis.pcall('PUBLISH', channel .. (who:match('^.:(%w+):') or ''), who) end
 end
 
 -- remove takes who out of the queue of the key i.

@@ -1,4 +1,4 @@
-package redislock
+package redisqueue
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// properties are what the contract does not test, because it knows one mode and one key. Those of a hand-over are in
-// handover_test.go.
+// properties are what the contract does not test, because it knows one mode and one key.
 var properties = map[string]func(*steps){
 	"readers share, and exclude writers": func(s *steps) {
 		a, b := s.rw(time.Minute), s.rw(time.Minute)
@@ -41,12 +40,12 @@ var properties = map[string]func(*steps){
 		s.release(a.Read, s.take(a.Read, "k"))
 	},
 	"writers do not overtake a reader": func(s *steps) {
-		a, b := s.rw(time.Minute), s.deafRW(time.Minute)
+		a, b := s.rw(time.Minute), s.rw(time.Minute)
 		first := s.take(a.Write, "k")
 		reader := s.dead(b.Read, "k")
 		s.release(a.Write, first)
 		s.busy(a.Write, "k") // the reader has not asked again yet
-		lease, err := reader.take(s.ctx, 0)
+		lease, err := reader.take(s.ctx, false)
 		if err != nil {
 			s.fail("the reader: %w", err)
 		}
@@ -108,7 +107,7 @@ var properties = map[string]func(*steps){
 	// No poll heals a message that is not sent: each of these waits depends on one.
 	"at most n hold a key": func(s *steps) {
 		var inside atomic.Int32
-		s.contend([]*QueueStore{s.semaphore(time.Minute, 3), s.semaphore(time.Minute, 3), s.semaphore(time.Minute, 3)}, func(_ *QueueStore, n int32) error {
+		s.contend([]*opened{s.semaphore(time.Minute, 3), s.semaphore(time.Minute, 3), s.semaphore(time.Minute, 3)}, func(_ *opened, n int32) error {
 			if holders := inside.Add(n); holders > 3 {
 				return fmt.Errorf("%d holders of 3 permits", holders)
 			}
@@ -118,7 +117,7 @@ var properties = map[string]func(*steps){
 	"readers and writers are never together": func(s *steps) {
 		a, b := s.rw(time.Minute), s.rw(time.Minute)
 		var readers, writers atomic.Int32
-		s.contend([]*QueueStore{a.Read, a.Write, b.Read, b.Write, b.Read}, func(q *QueueStore, n int32) error {
+		s.contend([]*opened{a.Read, a.Write, b.Read, b.Write, b.Read}, func(q *opened, n int32) error {
 			if q.mode == shared {
 				readers.Add(n)
 			} else {
@@ -150,7 +149,7 @@ var properties = map[string]func(*steps){
 	"dead waiters cost the TTL of a ticket once": func(s *steps) {
 		s.poll = 50 * time.Millisecond
 		q := s.semaphore(time.Minute, 1)
-		held, dies := s.take(q, "k"), s.deaf(time.Minute, 1)
+		held, dies := s.take(q, "k"), s.semaphore(time.Minute, 1)
 		dies.ticketTTL = 700 * time.Millisecond
 		for range 20 {
 			s.dead(dies, "k")
@@ -187,9 +186,9 @@ var properties = map[string]func(*steps){
 		q.ticketTTL = time.Hour
 		s.take(q, "a", "b")
 		first := s.dead(q, "a", "b")
-		q.store.client.ZRem(s.ctx, q.names([]string{"a"})[0], first.owner)
+		q.client.ZRem(s.ctx, q.queue.names([]string{"a"})[0], first.full())
 		second := s.dead(q, "a", "b")
-		if _, err := first.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
+		if _, err := first.take(s.ctx, true); !errors.Is(err, locking.ErrBusy) {
 			s.fail("the first waiter: %v", err)
 		}
 		s.waits(q, "a", second, first)
@@ -199,8 +198,8 @@ var properties = map[string]func(*steps){
 	"a duplicate within a lease is the same grant": func(s *steps) {
 		q := s.semaphore(time.Minute, 2)
 		r := s.request(q, "a", "b")
-		lease, err := r.take(s.ctx, 0)
-		again, twice := r.take(s.ctx, q.ticketTTL)
+		lease, err := r.take(s.ctx, false)
+		again, twice := r.take(s.ctx, true)
 		if err != nil || twice != nil || again.Owner != lease.Owner {
 			s.fail("granted %+v, %v, then %+v, %v", lease, err, again, twice)
 		}
@@ -210,10 +209,10 @@ var properties = map[string]func(*steps){
 	"a duplicate after a lease does not revive it": func(s *steps) {
 		rw := s.rw(time.Minute)
 		r := s.request(rw.Read, "k")
-		lease, _ := r.take(s.ctx, 0)
+		lease, _ := r.take(s.ctx, false)
 		s.release(rw.Read, lease)
 		s.release(rw.Write, s.take(rw.Write, "k")) // what the reader has read may be old now
-		if _, err := r.take(s.ctx, 0); err != nil {
+		if _, err := r.take(s.ctx, false); err != nil {
 			s.fail("the duplicate: %w", err)
 		}
 		s.lost(rw.Read, lease)
@@ -222,7 +221,7 @@ var properties = map[string]func(*steps){
 	"a duplicate of the first request of a waiter keeps its ticket": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
 		held, first, second := s.take(q, "k"), s.dead(q, "k"), s.dead(q, "k")
-		if _, err := first.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) {
+		if _, err := first.take(s.ctx, true); !errors.Is(err, locking.ErrBusy) {
 			s.fail("the duplicate: %v", err)
 		}
 		s.waits(q, "k", first, second)
@@ -231,33 +230,41 @@ var properties = map[string]func(*steps){
 	"a request soon after another writes nothing": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
 		held, r := s.take(q, "k"), s.dead(q, "k")
-		deadline := func() float64 { return q.store.client.ZScore(s.ctx, q.names(r.keys)[0], "~"+r.owner).Val() }
+		deadline := func() float64 { return q.client.ZScore(s.ctx, q.queue.names(r.keys)[0], "~"+r.full()).Val() }
 		first := deadline()
 		<-time.After(10 * time.Millisecond)
-		if _, err := r.take(s.ctx, q.ticketTTL); !errors.Is(err, locking.ErrBusy) || deadline() != first {
+		if _, err := r.take(s.ctx, true); !errors.Is(err, locking.ErrBusy) || deadline() != first {
 			s.fail("%v; the deadline was %.0f and is %.0f", err, first, deadline())
 		}
 		s.release(q, held)
+	},
+	"the end of a lease wakes the first waiter at the next request": func(s *steps) {
+		short, q := s.semaphore(300*time.Millisecond, 1), s.semaphore(time.Minute, 1)
+		dies := s.take(short, "k")
+		first := s.wait(q, "k")
+		s.eventually("the lease is over", func() bool { return time.Now().After(dies.Until.Add(50 * time.Millisecond)) })
+		s.busy(q, "k") // any request forgets the owners that are late, and tells the first waiter
+		s.release(q, s.granted("the first waiter", first))
 	},
 	"nothing remains": func(s *steps) {
 		q := s.semaphore(time.Minute, 1)
 		queues := func(l locking.Lease) (names []string) {
 			for _, k := range l.Keys {
-				names = append(names, q.names([]string{k})[0])
+				names = append(names, q.queue.names([]string{k})[0])
 			}
 			return names
 		}
 		for _, keys := range [][]string{{"a"}, {"a", "b"}} {
 			held := s.take(q, keys...)
 			for _, name := range queues(held) {
-				if left := q.store.client.PTTL(s.ctx, name).Val(); left <= 0 || left > 2*time.Minute {
+				if left := q.client.PTTL(s.ctx, name).Val(); left <= 0 || left > 2*time.Minute {
 					s.fail("%s expires in %v", name, left)
 				}
 			}
 			next := s.wait(q, "a")
 			s.release(q, held)
 			s.release(q, s.granted("the waiter", next))
-			if n := q.store.client.Exists(s.ctx, queues(held)...).Val(); n != 0 {
+			if n := q.client.Exists(s.ctx, queues(held)...).Val(); n != 0 {
 				s.fail("%d queues remain after the last release", n)
 			}
 		}
@@ -270,15 +277,15 @@ func TestQueue_OutlivesARepeatedRequest(t *testing.T) {
 	s := newSteps(t, 20*time.Second, nil)
 	q := s.semaphore(1500*time.Millisecond, 1)
 	r := s.request(q, "k")
-	if _, err := r.take(s.ctx, 0); err != nil {
+	if _, err := r.take(s.ctx, false); err != nil {
 		t.Fatal(err)
 	}
 	<-time.After(700 * time.Millisecond)
-	lease, err := r.take(s.ctx, 0)
+	lease, err := r.take(s.ctx, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := q.store.client.PTTL(s.ctx, q.names(lease.Keys)[0]).Val(); left < time.Until(lease.Until) {
+	if left := q.client.PTTL(s.ctx, q.queue.names(lease.Keys)[0]).Val(); left < time.Until(lease.Until) {
 		t.Errorf("the queue ends in %v, the lease in %v", left, time.Until(lease.Until))
 	}
 	s.release(q, lease)
@@ -286,14 +293,12 @@ func TestQueue_OutlivesARepeatedRequest(t *testing.T) {
 
 func TestQueue_Properties(t *testing.T) {
 	t.Parallel()
-	for _, all := range []map[string]func(*steps){properties, handovers} {
-		locktest.Subtests(t, all, func(t *testing.T, property func(*steps)) {
-			s := newSteps(t, 20*time.Second, nil)
-			if property(s); s.err != nil {
-				t.Error(s.err)
-			}
-		})
-	}
+	locktest.Subtests(t, properties, func(t *testing.T, property func(*steps)) {
+		s := newSteps(t, 20*time.Second, nil)
+		if property(s); s.err != nil {
+			t.Error(s.err)
+		}
+	})
 }
 
 // The control: the classic semaphore in a sorted set compares with the time of its clients.
@@ -303,7 +308,7 @@ func TestSemaphore_AClientsClockWouldGrantTooMany(t *testing.T) {
 	s := newSteps(t, 20*time.Second, nil)
 	q, ahead := s.semaphore(time.Minute, 2), s.semaphore(time.Minute, 2)
 	const now = "time[2], time[1] * 1000 + math.floor(time[2] / 1000)"
-	edit(t, ahead, now, now+" + 3600000")
+	edit(t, ahead.queue, now, now+" + 3600000")
 	a, b := s.take(q, "k"), s.take(q, "k")
 	s.busy(q, "k")
 	s.take(ahead, "k") // a third holder: the others still trust their leases

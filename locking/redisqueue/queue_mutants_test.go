@@ -1,4 +1,4 @@
-package redislock
+package redisqueue
 
 import (
 	"testing"
@@ -19,27 +19,25 @@ func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
 		overtakes   = "who and who ~= owner or not"
 		whoseTicket = "if not ticket or tonumber(ticket) ~= -tonumber(ARGV[5]) then"
 		room        = "redis.call('ZCOUNT', queue[i], '-inf', '(0') < limit"
-		message     = "grant(who, i, i, ttl) .. '/' .. ticket"
 	)
 	type mutation struct{ from, to, property string }
 	locktest.Subtests(t, map[string]mutation{
 		"a writer beside readers":        {"return who:sub(1, 1) == 's' and ", "return ", "readers share, and exclude writers"},
 		"readers beside a writer":        {"and holder:sub(1, 1) == 's' and ", "and ", "readers share, and exclude writers"},
 		"readers exclude each other":     {room, "false", "readers share, and exclude writers"},
+		"one reader at a time":           {"if owner:sub(1, 1) == 's' then serve(i) end", "", "readers next to each other begin together"},
+		"an expiry tells no waiter":      {"if #late > 0 then serve(i) end", "", "the end of a lease wakes the first waiter at the next request"},
 		"a permit too many":              {room, "redis.call('ZCOUNT', queue[i], '-inf', '(0') <= limit", "a permit is released once"},
 		"anyone overtakes":               {overtakes, "not", "writers do not overtake a reader"},
 		"readers overtake":               {overtakes, "who and who:sub(1, 1) == 's' and who ~= owner or not", "readers do not overtake a writer"},
 		"writers overtake":               {overtakes, "who and who:sub(1, 1) == 'x' and who ~= owner or not", "writers do not overtake a reader"},
 		"more than n":                    {room, "true", "at most n hold a key"},
 		"writers beside all":             {"if not holder or number > 0 then return true end", "if not holder or number > 0 or who:sub(1, 1) == 'x' then return true end", "readers and writers are never together"},
-		"one reader at a time":           {"    if who:sub(1, 1) == 'x' then return end", "    do return end", "readers next to each other begin together"},
-		"a request serves no other":      {"if owner:sub(1, 1) == 's' then serve(i) end", "", "a reader that takes the key by a request lets the next one in"},
 		"a release serves no waiter":     {leaves, "held = held + 1 end\n    remove(i, owner)", "permits are granted in order"},
 		"one end for all":                {"if redis.call('PTTL', queue[i]) < milliseconds then redis.call('PEXPIRE', queue[i], 2 * milliseconds) end", "redis.call('PEXPIRE', queue[i], milliseconds)", "each lease has its own end"},
 		"an expired permit stays":        {lateLeave, "", "each lease has its own end"},
 		"a lost permit is kept":          {whoseTicket + " return 0 end", "", "a permit is released once"},
 		"a revived lease":                {whoseTicket, "if not ticket then", "a duplicate after a lease does not revive it"},
-		"a revived lease is released":    {" == '-' .. ARGV[5]", "", "a duplicate after a lease does not revive it"},
 		"a duplicate is another owner":   {"if held == keys then", "if false then", "a duplicate within a lease is the same grant"},
 		"a ticket for each request":      {"if waits == 0 then", "waits = 0\ndo", "a duplicate of the first request of a waiter keeps its ticket"},
 		"a ticket is left behind":        {leaves, "held = held + 1 end\n    if tonumber(ticket) < 0 then remove(i, owner) end\n    serve(i)", "a waiter that leaves delays no other"},
@@ -48,28 +46,10 @@ func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
 		"a ticket in one of two queues":  {"if held + waits > 0 and waits < keys then", "if false then", "a waiter that was forgotten goes to the end of all queues"},
 		"dead waiters stay":              {lateLeave, "for _, who in ipairs(late) do if tonumber(redis.call('ZSCORE', queue[i], who:sub(2))) < 0 then remove(i, who:sub(2)) end end", "dead waiters cost the TTL of a ticket once"},
 		"a queue is kept for ever":       {"redis.call('PEXPIRE', queue[i], 2 * milliseconds)", "return", "nothing remains"},
-		"a key is kept for ever":         {"redis.call('PEXPIRE', KEYS[1], ttl)", "", "nothing remains"},
 		"a release leaves the deadlines": {"redis.call('ZREM', queue[i], who, '~' .. who)", "redis.call('ZREM', queue[i], who)", "nothing remains"},
-		"a release removes the waiters":  {"redis.call('ZCARD', KEYS[1]) == 2 and ", "", "a release grants the key to the first waiter"},
-		"a late release succeeds":        {lateLeave, "", "a release after the deadline is late"},
-
-		"a release only wakes":                {"if listens == 0 then", "do", "a release grants the key to the first waiter"},
-		"one that does not listen is granted": {"if listens == 0 then", "if false then", "a process that does not listen is granted nothing"},
-		"one of several keys is granted":      {"ttl ~= '0' and ", "", "a waiter for several keys is granted none of them alone"},
-		"an expiry serves no waiter":          {"if #late > 0 then serve(i) end", "", "the end of a lease grants the key to the first waiter"},
-		"a grant that is not wanted stays":    {leaves, "held = held + 1 end\n    remove(i, owner)\n    if tonumber(ticket) > 0 or ARGV[5] ~= '0' then serve(i) end", "a waiter that leaves after its grant passes the key on"},
-		"the TTL of another owner":            {"grant(who, i, i, ttl)", "grant(who, i, i, 500)", "a lease that is handed over lasts a TTL"},
-		"the ticket's TTL for a lease":        {"outlive(i, ticket_ttl + ttl)", "outlive(i, 1)", "a queue outlives a lease that is handed over"},
-		"an earlier version is an error":      {"if not process then return end", "", "an owner of an earlier version stops no release"},
-		"tickets are not unique":              {"math.max(number, microseconds, ", "math.max(number, ", "a message for an earlier ticket hands nothing over"},
-		"a message names no ticket":           {message, "grant(who, i, i, ttl) .. '/0'", "a message hands the key over"},
 	}, func(t *testing.T, m mutation) {
-		s := newSteps(t, 3*time.Second, func(q *QueueStore) { edit(t, q, m.from, m.to) })
-		property := properties[m.property]
-		if property == nil {
-			property = handovers[m.property]
-		}
-		if property(s); s.err == nil {
+		s := newSteps(t, 3*time.Second, func(q *queue) { edit(t, q, m.from, m.to) })
+		if properties[m.property](s); s.err == nil {
 			t.Errorf("%q did not notice", m.property)
 		} else {
 			t.Log(s.err)
