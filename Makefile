@@ -53,7 +53,7 @@ test: ## all Go tests with -race on real servers, but those of nightly, and the 
 lint: vet modules staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
 
 # drawn is one of these parts, of which none should take more than four minutes. All mutants and the whole proof take hours.
-PARTS = tests-of-redislock tests-of-tests examples once schemathesis newest newest-proof tenth
+PARTS = tests-of-redislock tests-of-tests examples once schemathesis newest newest-proof libraries tenth
 nightly: ## hours: what test leaves out, among it all mutants and the whole proof
 	@for part in $(filter-out tenth,$(PARTS)) mutants prove; do $(MAKE) --no-print-directory $$part || exit 1; done
 
@@ -104,7 +104,7 @@ again = { failed=$$(awk '$$1 == "FAIL" && NF > 1 { print $$2 }' bin/packages); t
 	! grep -qE 'DATA RACE|^panic: |build failed|setup failed' bin/packages && echo "AGAIN, alone:" $$failed && $(call tested,-p 1 -skip $(NIGHTLY),$$failed) | tee -a bin/packages; }
 
 tests-of-redislock: ready
-	$(call timed,tests of the tests of redislock,$(call tested,-run $(NIGHTLY),./locking/redislock))
+	$(call timed,tests of the tests of redislock,$(call tested,-run $(NIGHTLY),./locking/redislock ./locking/redisqueue))
 
 tests-of-tests: ready
 	$(call timed,tests of the other tests,$(call tested,-p 3 -run $(NIGHTLY),$$(grep -rlE 'func TestContract_Notices|func TestS.*_Notice' --include='*_test.go' locking | xargs -n 1 dirname | sort -u | grep -v /red | sed 's|^|./|')))
@@ -140,6 +140,10 @@ peers: build ## the lock stores against other Go libraries, in turns
 	@bin/local need $(MARIADB)
 	@go build -C loadtest/peers -o ../../bin/ .
 	@$(STACK) -- bin/peers --pairs $(PAIRS)
+
+libraries: build ## the contract of a lock, run over other Go libraries
+	@bin/local need $(MARIADB) && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java
+	$(call timed,the contract over other libraries,$(STACK) -- go -C loadtest/peers test -vet=off -count=1 -v -run TestLibraries .)
 
 hot: build ## combined against the plain strategies and the other locks, with targets; writes report/bench.json
 	@bin/local need $(MARIADB)
@@ -192,4 +196,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples once newest newest-proof schemathesis bench peers hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt
+.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples once newest newest-proof schemathesis bench peers libraries hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt

@@ -19,7 +19,7 @@ func TestPages_QuoteAndLinkToWhatExists(t *testing.T) {
 		t.Fatalf("%d pages, %v: this tests nothing", len(pages), err)
 	}
 	known := commands(t)
-	for _, page := range append(pages, readme) {
+	for _, page := range append(pages, "llms.txt", readme) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

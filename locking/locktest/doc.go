@@ -7,6 +7,8 @@
 //		locktest.Run(t, open, locktest.Promises{Expires: true, Fences: true, …})
 //	}
 //
+// example_test.go has a store of 45 lines, and a Backend for it. loadtest/peers runs the suite over the locks of other libraries.
+//
 // # What every Store must do
 //
 //   - Exclusion: one holder at a time, among goroutines that share a Store and among

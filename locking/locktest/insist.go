@@ -128,8 +128,11 @@ func busy(ctx context.Context, store locking.Store, keys ...string) error {
 		lease, err = store.TryAcquire(ctx, keys...)
 		return err
 	})
-	if !errors.Is(err, locking.ErrBusy) {
-		return fmt.Errorf("acquire %q, which another owner holds: got %+v and %w, want ErrBusy", keys, lease, err)
+	switch {
+	case err == nil:
+		return fmt.Errorf("acquire %q, which another owner holds: got %+v, want ErrBusy", keys, lease)
+	case !errors.Is(err, locking.ErrBusy):
+		return fmt.Errorf("acquire %q, which another owner holds: got %w, want ErrBusy", keys, err)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ type Backend struct {
 	// Open makes a Store, each with a client of its own, as another process would have.
 	Open func(ttl time.Duration) (locking.Store, error)
 
-	// Proxied makes a Store whose connection to the server can be disturbed. It may be
-	// nil only for a store that sends no requests.
+	// Proxied makes a Store whose connection to the server can be disturbed. nil: the checks of lost and late answers
+	// are not run.
 	Proxied func(ttl time.Duration) Proxied
 
 	// Restartable starts a server for b alone. restart kills it, starts it again on its
@@ -126,6 +126,14 @@ func checks(b Backend, p Promises) []check {
 		return list
 	}
 	return append(list, disturbed()...)
+}
+
+// Checks returns the names of the checks that Run runs.
+func Checks(b Backend, p Promises) (names []string) {
+	for _, c := range checks(b, p) {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // choose returns the named checks of a list; all, if none is named.
