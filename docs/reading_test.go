@@ -25,7 +25,7 @@ type list struct {
 }
 
 var (
-	redisLock = list{"copying.md", "A Redis lock in front", 13, 1800, []string{
+	redisLock = list{"copying.md", "A Redis lock in front", 13, 1850, []string{
 		"locking.Do", "locking/driver.TryAcquire", "locking/driver.Renew", "locking/driver.Release",
 		"locking/redislock.Take", "locking/redislock.Keep", "locking/redislock.Free",
 	}, nil}

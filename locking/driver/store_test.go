@@ -518,3 +518,44 @@ func TestTryAcquire_SeveralKeysOfAStoreForOne(t *testing.T) {
 		t.Errorf("one key, named twice: %v", err)
 	}
 }
+
+// A waiter with a ticket at the server keeps it while some of its requests have no answer, and frees it when it leaves, if
+// there may be one.
+func TestAcquire_KeepsItsTicketUntilItLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []error
+		want    error // nil: granted
+		frees   int
+	}{
+		"refused at once":                   {[]error{driver.Refused(errRefused)}, errRefused, 0},
+		"not sent":                          {[]error{driver.Unsent(errRefused)}, errRefused, 0},
+		"waits, and leaves":                 {[]error{locking.ErrBusy}, locking.ErrBusy, 2},
+		"waits, and is refused":             {[]error{locking.ErrBusy, driver.Refused(errRefused)}, errRefused, 2},
+		"no answer, waits, granted":         {[]error{errSilence, locking.ErrBusy, nil}, nil, 0},
+		"waits, no answer, waits, granted":  {[]error{locking.ErrBusy, errSilence, locking.ErrBusy, nil}, nil, 0},
+		"waits, then silence":               {[]error{locking.ErrBusy, errSilence}, locking.ErrOutcomeUnknown, 2},
+		"waits, no answer, waits, silence":  {[]error{locking.ErrBusy, errSilence, locking.ErrBusy, errSilence}, locking.ErrOutcomeUnknown, 2},
+		"waits, no answer, waits, and ends": {[]error{locking.ErrBusy, errSilence, locking.ErrBusy}, locking.ErrBusy, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newScript()
+				d.take = answers(c.answers...)
+				s := open(t, d, func(o *driver.Options) {
+					o.Tickets, o.Pause = true, locking.Backoff{Base: time.Second, Max: time.Second}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := s.Acquire(ctx, "k")
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if !errors.Is(err, c.want) || len(d.frees) != c.frees {
+					t.Errorf("%v, freed at %v; want %v, freed %d times", err, d.frees, c.want, c.frees)
+				}
+				if slices.ContainsFunc(d.owner, func(o string) bool { return o != d.owner[0] }) {
+					t.Errorf("the owners are %q, want one", d.owner)
+				}
+			})
+		})
+	}
+}

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	keepTick = 10 * time.Millisecond
-	keepWait = 10 * time.Second // for a server that is started again
+	keepTick  = 10 * time.Millisecond
+	keepPause = 100 * time.Millisecond // before a server that does not start is started again
+	keepWait  = 10 * time.Second       // for a server that is started again
 )
 
 // keep starts a server again whenever it has died, as restart: unless-stopped does in compose.yaml.
@@ -45,7 +46,15 @@ func (s *supervisor) startAgain(i *instance) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), keepWait, fmt.Errorf("%s have passed", keepWait))
 	defer cancel()
-	return errors.Join(i.startNow(ctx), s.track(nil))
+	err := i.startNow(ctx)
+	for err != nil && ctx.Err() == nil { // it has died again before it was ready
+		select {
+		case <-ctx.Done():
+		case <-time.After(keepPause):
+			err = i.startNow(ctx)
+		}
+	}
+	return errors.Join(err, s.track(nil))
 }
 
 // giveUp lets death report the server.
