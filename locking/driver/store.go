@@ -135,10 +135,10 @@ var errInFront = locking.Like(locking.ErrBusy, errors.New("another request of th
 // wait asks the server until the keys are granted, as the request of this process whose turn it is.
 func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []string) (l locking.Lease, err error) {
 	var woken <-chan struct{}
-	deaf := func() {}
-	defer func() { deaf() }()
 	owner, undone, queued := rand.Text(), false, false // at least 128 random bits
+	listens := 1                                       // a release before this request is not missed
 	if s.o.Tickets {
+		listens = 0
 		defer func() {
 			if err != nil && queued && !undone {
 				s.undo(locking.Lease{Keys: keys, Owner: owner})
@@ -146,9 +146,10 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 		}()
 	}
 	for n := 0; ; n++ {
-		if n == 1 || n == 0 && s.o.Tickets { // a release before the next request is not missed
-			deaf()
+		if n == listens {
+			var deaf func()
 			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
+			defer deaf()
 		}
 		l, undone, err = s.take(ctx, keys, owner, n > 0 || s.o.Queues || s.o.Tickets)
 		if !errors.Is(err, locking.ErrBusy) {
@@ -158,10 +159,8 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 			return l, err
 		}
 		queued = true
-		if undone { // what is freed in the background must not be a later grant
-			owner, undone, queued = rand.Text(), false, false
-			deaf()
-			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
+		if undone { // what is freed in the background must not be a later grant. Never so with a ticket, which stays
+			owner = rand.Text()
 		}
 		s.line.Seen(keys...)
 		if ctx.Err() != nil {
