@@ -29,8 +29,9 @@ var (
 		"locking.Do", "locking/driver.TryAcquire", "locking/driver.Renew", "locking/driver.Release",
 		"locking/redislock.Take", "locking/redislock.Keep", "locking/redislock.Free",
 	}, nil}
-	etcdLock = list{"copying.md", "An etcd lease", 10, 1400, []string{
-		"locking/etcdlock.Acquire", "locking/etcdlock.Renew", "locking/etcdlock.Release",
+	etcdLock = list{"copying.md", "An etcd lease", 13, 1900, []string{
+		"locking/driver.Acquire", "locking/driver.Renew", "locking/driver.Release",
+		"locking/etcdlock.Take", "locking/etcdlock.Keep", "locking/etcdlock.Free",
 	}, nil}
 	purchase = list{"inventory.md", "Read the code", 17, 1750, []string{
 		"inventory.BuyWith", "inventory.redisRow",

@@ -71,7 +71,7 @@ func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Co
 	switch err = b.tryOpen(ctx); {
 	case err == nil:
 		return b, nil
-	case errors.Is(err, etcdlock.ErrTTL):
+	case errors.Is(err, locking.ErrTTL):
 		b.close()
 		return nil, &usageError{err}
 	}

@@ -16,6 +16,8 @@ const (
 	ticketsMax = 1024
 )
 
+const forever time.Duration = 1 << 62
+
 // background is the work of a Store that no caller waits for.
 type background struct {
 	life context.Context // ends with Close
@@ -56,15 +58,15 @@ func (b *background) under(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// free frees what an owner has until the server has answered, for at most one TTL: after that nothing is left. A request that
-// arrives later takes the keys for one TTL at most. Then it calls done.
+// free frees what an owner has until the server has answered, for at most one TTL: after that nothing is left, unless it is
+// Lasting. A request that arrives later takes the keys for one TTL at most. Then it calls done.
 func (b *background) free(s *Store, l locking.Lease, done func()) {
 	b.mu.Lock()
 	most := freesMax
 	if s.o.Tickets {
 		most = ticketsMax
 	}
-	full := b.frees >= most && s.o.TTL > 0
+	full := b.frees >= most && s.o.TTL > 0 && !s.o.Lasting
 	if !full {
 		b.frees++
 	}
@@ -79,7 +81,11 @@ func (b *background) free(s *Store, l locking.Lease, done func()) {
 	}
 	started := b.run(func() {
 		defer ended()
-		ctx, cancel := context.WithTimeout(b.life, max(s.o.TTL, 2*s.o.Limit))
+		limit := max(s.o.TTL, 2*s.o.Limit)
+		if s.o.Lasting {
+			limit = forever
+		}
+		ctx, cancel := context.WithTimeout(b.life, limit)
 		defer cancel()
 		for rest := time.Millisecond; !b.freed(ctx, s, l); rest = min(2*rest, s.o.Limit) {
 			if !pause(ctx, rest) {

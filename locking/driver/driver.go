@@ -41,7 +41,9 @@
 //	the caller leaves during Take    its error; freed in the background
 //	the answer to Keep is lost       an error; the old Until holds
 //	the answer to Free is lost       ErrOutcomeUnknown; repeated in the background for a TTL
-//	the holder never releases        its place in the line is free at its Until
+//	the holder never releases        its place in the line is free at its Until, and so is the key if it is Lasting
+//	a waiter leaves the server's     its error; its place is freed in the background
+//	queue
 //	no message of a release comes    the first waiter asks again after its pause
 //	a driver ignores the end of ctx  after its first silence it is called in another goroutine
 //	the server is silent             the first request of the line fails after half the TTL, and the next begins: their
@@ -62,7 +64,8 @@ import (
 type Driver interface {
 	// Take takes all keys for owner, or none. The keys are in order, without duplicates. If owner has them already, the
 	// grant stays as it is, and its TTL begins again. With wait, the driver may wait in a queue of the
-	// server (Options.Queues), or ask to be told of the release (Listener).
+	// server (Options.Queues), or ask to be told of the release (Listener). If ctx ends while it waits, it returns
+	// locking.ErrBusy; Free then removes what it has left in the queue.
 	Take(ctx context.Context, keys []string, owner string, wait bool) (Grant, error)
 
 	// Keep begins the TTL of a lease again, on all keys or on none. It never takes a key that the lease has lost.
@@ -77,6 +80,7 @@ type Driver interface {
 type Grant struct {
 	Fence locking.Fence // 0: the server cannot fence
 	Mark  string        // "": none; else the owner of the lease is OWNER/MARK
+	Until time.Time     // zero: a TTL after the request was sent, less DefaultMargin
 }
 
 // Listener is a Driver whose server tells of releases.
@@ -102,9 +106,11 @@ type Options struct {
 	TTLMin  time.Duration // the shortest TTL
 	TTLUnit time.Duration // of which a TTL is a multiple
 
+	Trust   time.Duration   // from the sending of a request to Until; 0: the TTL less DefaultMargin
+	Lasting bool            // what an owner has does not end with the TTL, but with its process: at Until the Store frees it
 	Limit   time.Duration   // of a request, but of one that waits in a queue; 0: a sixth of the TTL
 	OneKey  bool            // a lease has one key
-	Queues  bool            // Take waits at the server
+	Queues  bool            // Take waits in a queue of the server
 	Tickets bool            // the server keeps a ticket of each waiter, which Free removes: there is no line in the process
 	Shared  bool            // a key has several holders at once: see locking.Nested
 	Pause   locking.Backoff // between two requests of a waiter
@@ -140,6 +146,12 @@ func Unsent(err error) error { return &undone{error: err, unsent: true} }
 
 // Again is Unsent for a reason that passes soon, such as an election: a request to take keys is repeated for half the TTL.
 func Again(err error) error { return &undone{error: err, unsent: true, again: true} }
+
+// Known reports whether err says that nothing was done: it is Refused, Unsent or Again.
+func Known(err error) bool {
+	var done *undone
+	return errors.As(err, &done)
+}
 
 func isAgain(err error) bool {
 	var done *undone

@@ -52,7 +52,7 @@ func New(d Driver, o Options) (*Store, error) {
 		return nil, err
 	}
 	o.Limit = cmp.Or(o.Limit, DefaultLimit(o.TTL))
-	s := &Store{driver: d, o: o, trust: o.TTL - DefaultMargin(o.TTL), held: map[string]*holder{}}
+	s := &Store{driver: d, o: o, trust: cmp.Or(o.Trust, o.TTL-DefaultMargin(o.TTL)), held: map[string]*holder{}}
 	s.line.Turn, s.line.Gap = o.Turn, o.Gap
 	s.back.life, s.back.end = context.WithCancel(context.Background())
 	return s, nil
@@ -139,6 +139,8 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 	listens := 1                                       // a release before this request is not missed
 	if s.o.Tickets {
 		listens = 0
+	}
+	if s.o.Tickets || s.o.Queues {
 		defer func() {
 			if err != nil && queued && !undone {
 				s.undo(locking.Lease{Keys: keys, Owner: owner})
@@ -242,13 +244,16 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 		})
 		unknown = unknown || errors.Is(err, locking.ErrOutcomeUnknown)
 		if err == nil {
-			if l.Fence = grant.Fence; s.o.TTL > 0 {
+			if l.Fence, l.Until = grant.Fence, grant.Until; s.o.TTL > 0 && l.Until.IsZero() {
 				l.Until = sent.Add(s.trust)
 			}
 			if grant.Mark != "" {
 				l.Owner += "/" + grant.Mark
 			}
 			return l, false, nil
+		}
+		if time.Since(sent) > s.o.TTL/2 { // it has waited in a queue
+			deadline = time.Now().Add(s.o.TTL / 2)
 		}
 		last := errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrClosed) || time.Now().Add(rest).After(deadline)
 		switch {
@@ -274,7 +279,7 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 // been executed after that.
 func (s *Store) undo(l locking.Lease) {
 	l.Fence = 0
-	if s.o.Tickets && s.back.closed() { // nothing starts any more: the waiter removes its ticket itself
+	if (s.o.Tickets || s.o.Queues) && s.back.closed() { // nothing starts any more: the waiter leaves the queue itself
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Limit)
 		defer cancel()
 		_ = s.driver.Free(limited, l)
@@ -295,23 +300,31 @@ func (s *Store) hold(l locking.Lease, place *locking.Place[string]) {
 	defer s.mu.Unlock()
 	s.held[l.Owner] = h
 	if !l.Until.IsZero() {
-		h.end = time.AfterFunc(time.Until(l.Until), func() { s.leave(l) })
+		h.end = time.AfterFunc(time.Until(l.Until), func() { s.over(l) })
 	}
 }
 
-// leave gives the place of a lease up.
-func (s *Store) leave(l locking.Lease) {
+// over ends a lease at its Until.
+func (s *Store) over(l locking.Lease) {
+	if s.leave(l) && s.o.Lasting {
+		s.undo(l)
+	}
+}
+
+// leave gives the place of a lease up. It reports whether the lease had one.
+func (s *Store) leave(l locking.Lease) bool {
 	s.mu.Lock()
 	h := s.held[l.Owner]
 	delete(s.held, l.Owner)
 	s.mu.Unlock()
 	if h == nil {
-		return
+		return false
 	}
 	if h.end != nil {
 		h.end.Stop()
 	}
 	h.place.Leave()
+	return true
 }
 
 // Renew begins the TTL again, on all keys or on none. It returns locking.ErrLost, finally, if
@@ -328,7 +341,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	sent := time.Now()
 	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Keep(ctx, l) })
 	if errors.Is(err, locking.ErrLost) {
-		s.leave(l)
+		s.over(l)
 	}
 	if err != nil || s.o.TTL == 0 {
 		return l, err
@@ -337,7 +350,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[l.Owner]; h != nil && h.end.Stop() {
-		h.end = time.AfterFunc(time.Until(l.Until), func() { s.leave(l) })
+		h.end = time.AfterFunc(time.Until(l.Until), func() { s.over(l) })
 	}
 	return l, nil
 }

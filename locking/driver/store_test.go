@@ -25,6 +25,9 @@ type script struct {
 	take func(ctx context.Context, n int, wait bool) error // of request n, from 0; nil: granted
 	free func(ctx context.Context, l locking.Lease) error  // nil: freed
 
+	keep  error         // of each Keep
+	until time.Duration // of each grant, from begun; 0: the Store's
+
 	mu    sync.Mutex
 	begun time.Time
 	takes []time.Duration
@@ -40,13 +43,17 @@ func (d *script) Take(ctx context.Context, _ []string, owner string, wait bool) 
 	n := len(d.takes)
 	d.takes, d.owner = append(d.takes, time.Since(d.begun)), append(d.owner, owner)
 	d.mu.Unlock()
-	if d.take == nil {
-		return driver.Grant{Fence: locking.Fence(n + 1)}, nil
+	g := driver.Grant{Fence: locking.Fence(n + 1)}
+	if d.until > 0 {
+		g.Until = d.begun.Add(d.until)
 	}
-	return driver.Grant{Fence: locking.Fence(n + 1)}, d.take(ctx, n, wait)
+	if d.take == nil {
+		return g, nil
+	}
+	return g, d.take(ctx, n, wait)
 }
 
-func (d *script) Keep(context.Context, locking.Lease) error { return nil }
+func (d *script) Keep(context.Context, locking.Lease) error { return d.keep }
 
 func (d *script) Free(ctx context.Context, l locking.Lease) error {
 	d.mu.Lock()
@@ -558,4 +565,92 @@ func TestAcquire_KeepsItsTicketUntilItLeaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+func lasting(o *driver.Options) { o.Lasting, o.Trust = true, 4*time.Second }
+
+func queues(o *driver.Options) { o.Queues = true }
+
+// What does not end with the TTL is freed at Until, or when the lease is lost, until the server has answered.
+func TestLasting_IsFreed(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep  error
+		free  []error
+		frees []time.Duration
+	}{
+		"at Until":                    {nil, []error{nil}, []time.Duration{4 * time.Second, 6 * time.Second}},
+		"when it is lost":             {locking.ErrLost, []error{nil}, []time.Duration{0, 2 * time.Second}},
+		"although the server is away": {locking.ErrLost, append(slices.Repeat([]error{errSilence}, 100), nil), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newScript()
+				d.keep = c.keep
+				d.free = func(context.Context, locking.Lease) error { return c.free[min(len(d.frees), len(c.free))-1] }
+				s := open(t, d, lasting)
+				l, err := s.TryAcquire(t.Context(), "k")
+				if err != nil || !l.Until.Equal(d.begun.Add(4*time.Second)) {
+					t.Fatalf("%+v, %v", l, err)
+				}
+				if _, err := s.Renew(t.Context(), l); !errors.Is(err, c.keep) {
+					t.Error(err)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if c.frees != nil && !slices.Equal(d.frees, c.frees) || len(d.frees) < len(c.free) {
+					t.Errorf("freed after %v, want %v", d.frees, c.frees)
+				}
+			})
+		})
+	}
+}
+
+func TestAcquire_ThatLeavesTheQueueOfTheServerIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return locking.ErrBusy }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s := open(t, d, queues)
+		if _, err := s.Acquire(ctx, "k"); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, locking.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrBusy and the end of ctx", err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := []time.Duration{time.Hour, time.Hour + 2*time.Second}; !slices.Equal(d.frees, want) || d.freed[0].Owner != d.owner[0] {
+			t.Errorf("freed %+v after %v, want %q after %v", d.freed, d.frees, d.owner, want)
+		}
+	})
+}
+
+// After a Close that ends the wait nothing starts in the background.
+func TestClose_ALeavingWaiterFreesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return locking.ErrBusy }
+		s := open(t, d, queues)
+		time.AfterFunc(time.Second, s.Close)
+		if _, err := s.Acquire(t.Context(), "k"); !errors.Is(err, locking.ErrClosed) || len(d.frees) != 1 {
+			t.Errorf("%v, freed %d times, want ErrClosed and 1", err, len(d.frees))
+		}
+	})
+}
+
+// The place of a waiter may get lost after any time, and its lease is as old as the driver says.
+func TestAcquire_WaitsAgainWhenItsPlaceIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.until = 3 * time.Hour
+		d.take = func(_ context.Context, n int, _ bool) error {
+			time.Sleep(time.Hour)
+			if n < 2 {
+				return driver.Again(errors.New("the place in the queue is gone"))
+			}
+			return nil
+		}
+		l, err := open(t, d, queues).Acquire(t.Context(), "k")
+		if err != nil || len(d.takes) != 3 || !l.Until.Equal(d.begun.Add(3*time.Hour)) {
+			t.Errorf("%+v, %v after %d requests, want the third granted", l, err, len(d.takes))
+		}
+	})
 }

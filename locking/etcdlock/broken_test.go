@@ -31,19 +31,15 @@ func changes(f func(*Store, *locking.Lease)) func(*Store) locking.Store {
 
 // sharedSession uses etcd's own mutex, with one session for all goroutines: T4.
 func sharedSession(s *Store) locking.Store {
-	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(10))
+	session, err := concurrency.NewSession(s.locks.client, concurrency.WithTTL(10))
 	if err != nil {
 		panic(err)
 	}
-	s.work.Go(func() {
-		<-s.life.Done()
-		_ = session.Close()
-	})
 	lock := func(ctx context.Context, keys []string) (locking.Lease, error) {
-		if _, err := checkKeys(keys); err != nil {
+		if _, err := locking.SortedKeys(keys); err != nil {
 			return locking.Lease{}, err
 		}
-		m := concurrency.NewMutex(session, s.queueOf(keys[0])+"mutex")
+		m := concurrency.NewMutex(session, s.locks.queueOf(keys[0])+"mutex")
 		if err := m.TryLock(ctx); errors.Is(err, concurrency.ErrLocked) {
 			return locking.Lease{}, locking.ErrBusy
 		} else if err != nil {
@@ -54,7 +50,7 @@ func sharedSession(s *Store) locking.Store {
 	return locktest.Twisted{
 		Store: s, Try: lock,
 		Free: func(ctx context.Context, l locking.Lease) error {
-			_, err := s.client.Delete(ctx, l.Owner)
+			_, err := s.locks.client.Delete(ctx, l.Owner)
 			return err
 		},
 	}
@@ -64,7 +60,7 @@ func sharedSession(s *Store) locking.Store {
 func releasesTheQueue(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		for _, k := range l.Keys {
-			if _, err := s.client.Delete(ctx, s.queueOf(k), clientv3.WithPrefix()); err != nil {
+			if _, err := s.locks.client.Delete(ctx, s.locks.queueOf(k), clientv3.WithPrefix()); err != nil {
 				return err
 			}
 		}
@@ -73,13 +69,15 @@ func releasesTheQueue(s *Store) locking.Store {
 	}}
 }
 
-// leaseIDs returns the session's lease id as the fence, as etcd's own example does.
+// leaseIDs returns the ID of the lease in etcd as the fence, as etcd's own example does.
 func leaseIDs(s *Store) locking.Store {
-	ids := changes(func(s *Store, l *locking.Lease) { l.Fence = locking.Fence(id(s)) })(s)
+	ids := changes(func(_ *Store, l *locking.Lease) {
+		id, _, _ := marked(l.Owner)
+		l.Fence = locking.Fence(id)
+	})(s)
 	return locktest.Twisted{Store: ids, Free: func(ctx context.Context, l locking.Lease) error {
-		s.mu.Lock()
-		l.Fence = s.grants[l.Owner].lease.Fence
-		s.mu.Unlock()
+		_, fence, _ := marked(l.Owner)
+		l.Fence = locking.Fence(fence)
 		return s.Release(ctx, l)
 	}}
 }

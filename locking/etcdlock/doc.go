@@ -13,30 +13,23 @@
 //
 // # What is stored
 //
-//	lock/9:account/1/R7FQ…   create revision 8012   a waiter for account/1, or its holder, whose
-//	                         mod revision 8012      fence is the mod revision
-//	lock/9:account/1/K3ZA…   create revision 8015   the next one
-//	lock/fenced:W4TT…                               the fencing key of an attempt without an answer
-//	lock/epoch               value W5QK…            the epoch of the fences
+//	lock/9:account/1/694d7…31   create revision 8012   a waiter for account/1, or its holder, whose
+//	                                                   fence is the create revision
+//	lock/9:account/1/694d7…3f   create revision 8015   the next one
+//	lock/epoch                  value W5QK…            the epoch of the fences
 //
-// All of them except the epoch are attached to one etcd lease, the session's, and are
-// deleted with it. Each attempt has names of its own, which end with a nonce, so that a
-// request that arrives late cannot be taken for another one.
+// A waiter has a lease of etcd, which no other has at that time, and its names end with the ID of that. When the lease ends,
+// etcd deletes the names: a process that is dead, or does not renew, has nothing.
 //
 // # Where to find what
 //
-//	client.go     New, and the client's settings
-//	etcdlock.go   Store, Close; which keys are allowed, and their names in etcd
-//	acquire.go    an attempt to get the keys
+//	etcdlock.go   New, and the client's settings; the names in etcd
+//	locks.go      the driver: take, keep, free; the leases of etcd
 //	wait.go       a waiter and its predecessor
-//	rivals.go     the keys that other processes had, or waited for, lately
-//	orphans.go    the cleanup after an attempt that has failed
-//	lease.go      a Lease: Renew, Release, its end
-//	pass.go       a release that passes the key to the next waiter of its process
-//	session.go    the session, and its end
-//	keepalive.go  the session's keep-alive, and the next session
-//	request.go    the bounds of a request, the meaning of an error
+//	request.go    the meaning of an error
 //	epoch.go      the epoch of fences
+//
+// What all stores have in common, such as lost answers and the line of a process, is in package driver.
 //
 // # Queues, and why they cannot deadlock
 //
@@ -49,86 +42,57 @@
 //	┌─────────┐   one transaction    ┌─────────┐  watch the predecessor,  ┌──────┐
 //	│ outside │─────────────────────▶│ waiting │─────────────────────────▶│ held │──┐ Renew: a
 //	└─────────┘                      └─────────┘  read when it is deleted └──────┘◀─┘ later Until
-//	     ▲  ▲    queues empty: held at once │ ctx ended, session lost         │
+//	     ▲  ▲    queues empty: held at once │ ctx ended, lease over           │
 //	     │  └──────────────────────────────┘                                  │
-//	     └─────────── Release, Until is past, session lost ───────────────────┘
+//	     └─────────── Release, or the TTL is over ────────────────────────────┘
 //
 // A waiter watches only its predecessor, and reads the queues again when the predecessor
 // is deleted; the read also checks that its own names still exist. No event can be
 // missed between the read and the watch: the watch reports the revision at which it
-// starts, and if that is not the read's, the queues are read once more during the watch.
+// starts, and if that is not the read's, the queues are read once more during the watch. Every third of the TTL the waiter
+// keeps its lease alive, and reads the queues too.
 //
 // Each process has one waiter per key in etcd, and its other waiters are in a
-// locking.Queue: a release wakes one process and not all. If another process waits, the next grant takes a new waiter
-// in etcd, at the end of the queue, so a process with many waiters has one turn in each
-// round, like one with few. If none does, the release of one key passes it to the next waiter of its process: one transaction
-// puts the holder's name again, and the revision of that is the next fence. The order of arrival holds within a process, and in etcd
+// locking.Line: a release wakes one process and not all. The next grant takes a new waiter
+// at the end of the queue, so a process with many waiters has one turn in each
+// round, like one with few. The order of arrival holds within a process, and in etcd
 // among the first waiters of the processes.
 //
 // TryAcquire enters only if all queues are empty, in the same single transaction: a
-// refused request leaves nothing behind. Acquire tries that first, because a transaction
-// that reads no queue is faster, unless another process was in one of the queues when
-// this one last read them (rivals.go). So a key that another process has unexpectedly
-// costs one transaction more, and the place in the queue is that of the second.
+// refused request leaves nothing behind.
 //
-// # Until, and the session
+// # Until, and the leases of etcd
 //
-// A Store has one session, and sends a keep-alive every third of the TTL. Until counts
-// from the sending of the last keep-alive that was answered, less a hundredth of the
-// TTL for clocks that run at different rates. Renew sends a keep-alive of its own, and
-// checks that the keys still exist. A Lease that is not renewed is deleted by this
-// process at its Until, although the session continues: an abandoned Lease is not kept
-// for ever.
+// Until counts from the sending of the last request that has begun the TTL of the lease in etcd, and that etcd has answered, less
+// a margin. Renew checks in one transaction that the keys still exist, and then keeps the lease alive.
 //
-//	      granted      an answer in time       TTL - margin without one, or etcd
-//	┌──────┐  ┌───────┐────┐                   reports that the lease is gone     ┌──────┐
-//	│ none │─▶│ alive │    │─────────────────────────────────────────────────────▶│ dead │
-//	└──────┘  └───────┘◀───┘                   or an orphan could not be removed  └──────┘
-//	    ▲                                                                            │
-//	    └──────── a new session; it never revives the Leases of an old one ──────────┘
+// An answered release leaves a lease of etcd without keys. The Store keeps it for the next owner, which saves a request, if at
+// least half of its TTL is left; otherwise that owner gets a new one. So a key costs two requests, and three at times.
 //
-// # Orphans: an attempt without an answer
+// # An attempt without an answer
 //
-// Its request may have put waiters for which no caller waits, or may still do so, and they
-// would block their queues for as long as the session lives. So one transaction deletes
-// the attempt's names *and* puts its fencing key. Every attempt requires that its own
-// fencing key does not exist, so that etcd refuses a request that arrives later. Other
-// attempts, Leases and waiters of the process are not affected.
+// Its request may have put waiters for which no caller waits, or may still do so. So its lease
+// is revoked: etcd deletes what it has, and refuses a request that arrives later. Only then the
+// Store tries again, with another lease. If the revocation is not answered either, the lease ends with its TTL: nothing keeps it
+// alive. A waiter whose caller leaves is removed in the same way.
 //
-// If the transaction is not confirmed within a third of the TTL, the session is
-// abandoned: no keep-alive is sent for it, new work uses a new session, and the lease is
-// revoked as soon as the last Lease on it is released or past its Until. (To revoke it
-// earlier would free keys that a holder still trusts.) So the keys of an attempt
-// without an answer are free after four thirds of the TTL and the duration of one
-// request. If the leader dies in that time, it takes longer: a new leader gives every
-// lease its TTL again.
-//
-// Waiters whose callers left, Leases that expired, and releases without an answer
-// leave orphans too. They are removed in the same way, without a fencing key: no
-// request that puts them can be under way.
+// A lease is used again only if all requests of its owner are answered. So no late request belongs to another owner, except a
+// release: it compares the fence.
 //
 // An error is not always a refusal. etcd may apply a transaction for which it
-// finds no space, and answer that there is none. The names of that attempt are
-// deleted too, but it needs no fencing key: after an answer nothing can arrive.
+// finds no space, and answer that there is none. The lease of that attempt is revoked too.
 //
 // # What each piece is for
 //
 // etcd's own Mutex is shorter: it has none of these pieces, does not bound a request, and locks one key only.
 //
-// Without fencing keys, every unanswered request would cost the session. But the Leases
-// and waiters of all other callers in the process depend on that session, and every
-// caller whose ctx ends during a request leaves it unanswered.
-//
-//	nonce              a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
-//	nonce reuse        etcd keeps deleted names until its next compaction, and walks over all of
-//	                   them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
-//	                   Only the nonce of an answered release is used again, and a grant is released once
-//	                   (TestRelease_ASecondOne…).
-//	fencing key        a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)
-//	orphans            a ctx that ends leaves no waiter, and other callers lose nothing (TestAcquire_CtxThatEnds…)
-//	session abandoned  an etcd that does not confirm a removal cannot keep keys for ever (TestSession_IsAbandoned…)
-//	epoch              fences of a wiped etcd are not compared with older ones (TestEpoch_…)
-//	queue              one waiter per process and key in etcd (BenchmarkHandoff, BenchmarkStarvation)
+//	a lease for each owner  what an attempt has left ends, and harms no other (TestAcquire_CtxThatEnds…)
+//	… that is used again    etcd keeps deleted names until its next compaction, and walks over all of
+//	                        them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
+//	                        Only an answered release frees a lease, once (TestRelease_FreesItsLeaseOnce)
+//	revocation              a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)
+//	epoch                   fences of a wiped etcd are not compared with older ones (TestEpoch_…)
+//	line                    one waiter per process and key in etcd (BenchmarkHandoff, BenchmarkStarvation)
 //
 // # Space
 //
@@ -162,27 +126,23 @@
 //
 //	what happens                        what the holder sees                what other clients see
 //	the reply to acquire is lost        undone, confirmed, and retried; or  busy until it is undone, at
-//	                                    ErrOutcomeUnknown, undone later     most one TTL and a half
+//	                                    ErrOutcomeUnknown, undone later     most one TTL
 //	ctx ends while the request runs     ctx's error at once; undone in      the same
 //	                                    the background
 //	ctx ends in the queue               ctx's error and ErrBusy at once     the queue moves up
-//	a request arrives very late         nothing: the fencing key refuses    nothing
-//	                                    it
+//	a request arrives very late         nothing: its lease is gone          nothing
 //	the reply to release is lost        ErrOutcomeUnknown; deleted in       busy until then, at most
-//	                                    the background                      one TTL and a half
-//	a key is passed to a waiter that    nothing                             busy until it is deleted in the
-//	has left                                                                background, or the waiter behind it
-//	                                                                        has it
+//	                                    the background                      one TTL
 //	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free after the TTL, then a
 //	                                    and Release: ErrLost                greater fence
-//	the lease is revoked by an operator Renew: ErrLost, up to a third of    free at once: two holders
-//	                                    the TTL later                       until then
+//	the lease is revoked by an operator Renew: ErrLost                      free at once: two holders
+//	                                                                        until then
 //	one lock is deleted by an operator  the same                            the same
-//	the session is lost while waiting   waits again, at the queue's end     the queue moves up
+//	a waiter's lease ends               waits again, at the queue's end     the queue moves up
 //	etcd elects a new leader            requests fail and are retried;      busy; the new leader gives
 //	                                    trust ends in time, or lasts        every lease its TTL again
-//	no quorum, no etcd                  an error, at once after the first;  the same
-//	                                    leases end at their Until
+//	no quorum, no etcd                  errors; a waiter stays as long as   the same
+//	                                    its lease, which ends at its Until
 //	restart with the data               nothing, if within the TTL          busy; fences keep growing
 //	a compaction while waiting          nothing: the queue is read again
 //	etcd is full                        renews and releases as usual        ErrNoSpace, and nothing is left

@@ -29,16 +29,16 @@ func (e epoch) String() string { return fmt.Sprintf("etcd-%x-%s", e.cluster, e.v
 // Epoch names the epoch of the Store's fences: only fences of one epoch can be compared.
 // A resource stores it with the fence. When etcd has another epoch, the Store grants
 // nothing and returns ErrEpoch.
-func (s *Store) Epoch() string { return s.epoch.String() }
+func (s *Store) Epoch() string { return s.locks.epoch.String() }
 
 // findEpoch reads the epoch, and creates it if there is none. Only New calls it: a
 // running Store must not take a wiped etcd for a new one.
-func (s *Store) findEpoch(ctx context.Context) (epoch, error) {
-	key, value := epochKey(s.prefix), rand.Text()
+func (d *locks) findEpoch(ctx context.Context) (epoch, error) {
+	key, value := epochKey(d.prefix), rand.Text()
 	none := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-	answer, err := s.txn(ctx, []clientv3.Cmp{none}, []clientv3.Op{clientv3.OpPut(key, value)}, clientv3.OpGet(key))
+	answer, err := d.client.Txn(clientv3.WithRequireLeader(ctx)).If(none).Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit()
 	if err != nil {
-		return epoch{}, maskTimeout(ctx, err)
+		return epoch{}, d.classify(ctx, err)
 	}
 	if !answer.Succeeded {
 		value = string(answer.Responses[0].GetResponseRange().Kvs[0].Value)
@@ -58,7 +58,7 @@ func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was,
 	value := rand.Text()
 	answer, err := client.Put(ctx, epochKey(prefix), value, clientv3.WithPrevKV())
 	if err != nil {
-		return "", "", fmt.Errorf("etcdlock: new epoch: %w", maskTimeout(ctx, err))
+		return "", "", fmt.Errorf("etcdlock: new epoch: %w", err)
 	}
 	cluster := answer.Header.ClusterId
 	if answer.PrevKv != nil {
@@ -68,6 +68,6 @@ func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was,
 }
 
 // isEpoch reports whether a read of the value has found the Store's.
-func (s *Store) isEpoch(found *pb.RangeResponse) bool {
-	return len(found.Kvs) == 1 && string(found.Kvs[0].Value) == s.epoch.value
+func (d *locks) isEpoch(found *pb.RangeResponse) bool {
+	return len(found.Kvs) == 1 && string(found.Kvs[0].Value) == d.epoch.value
 }

@@ -27,7 +27,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	if l, err := s.Acquire(t.Context(), "a"); !errors.Is(err, ErrEpoch) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %+v, %v, want ErrEpoch", l, err)
 	}
-	locktest.Eventually(t, "the queue is empty", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
+	locktest.Eventually(t, "the queue is empty", func() bool { return len(inQueue(t, client, s.locks.prefix, "a")) == 0 })
 }
 
 // holderAndWaiter makes a Lease and a waiter of the present epoch, which is about to change.

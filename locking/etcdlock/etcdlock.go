@@ -1,76 +1,81 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
-var (
-	_ locking.Store  = (*Store)(nil)
-	_ locking.Waiter = (*Store)(nil)
-)
-
-// ErrClosed is returned by a Store after its Close, and after that of its client.
-var ErrClosed = errors.New("etcdlock: the store is closed, or its client")
-
-// Store keeps locks in etcd. It is safe for concurrent use, and one Store is enough for
-// a process: its waiters share one queue for each key, and one keep-alive. The caller
-// owns the client: Close does not close it.
-type Store struct {
-	client *clientv3.Client
-	prefix string
-	ttl    time.Duration
-	trust  time.Duration // the TTL less a margin
-
-	epoch     epoch
-	sameEpoch clientv3.Cmp // the condition that etcd still has its value, in each transaction: it costs no request
-
-	queue locking.Queue[string] // of this process: the first ticket is in etcd, until it has freed the keys
-
-	life context.Context // ends with Close
-	end  context.CancelCauseFunc
-	work sync.WaitGroup // all goroutines of the Store
-
-	unwatch func() bool // the client: its Close is the end of the Store
-
-	mu      sync.Mutex
-	session *session            // for new attempts; nil: none is open
-	down    error               // why none is open, if etcd did not answer or refused
-	tried   chan struct{}       // closed and replaced after each attempt to open a session
-	grants  map[string]*grant   // by owner
-	passed  map[string]*attempt // by key: what a release has passed to the first ticket
-	nonces  []string            // free for the next attempts
-	timer   *time.Timer         // calls expire at the first Until of grants, before, or a hundredth of the TTL later; nil: not set
-	rivals  map[string]bool     // the keys that another process had, or waited for: see attempt.enter
-}
-
-// Close ends the session, refuses later requests, and waits for the background
-// work, at most as long as for one answer. If a Lease is still held, its keys
-// expire with the TTL; otherwise this Store leaves nothing in etcd.
-func (s *Store) Close() {
-	s.unwatch()
-	s.mu.Lock()
-	if s.session != nil && s.client.Ctx().Err() == nil {
-		s.session.kill(ErrClosed)
+// Config returns the settings that a client for locks needs; add TLS, a user, a Logger:
+//
+//	client, err := clientv3.New(etcdlock.Config("127.0.0.1:2379"))
+//
+// The client drops a connection after 15 s without an answer: a watch would wait on it
+// for ever. (gRPC does not send pings more often than every 10 s, and etcd does not
+// accept them more often than every 5 s.) clientv3.New does not connect yet.
+func Config(endpoints ...string) clientv3.Config {
+	return clientv3.Config{
+		Endpoints:            endpoints,
+		DialTimeout:          2 * time.Second,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
 	}
-	s.end(ErrClosed) // under the mutex, as is every start of background work: after this none starts
-	s.mu.Unlock()
-	s.work.Wait()
 }
 
-// abort ends all work when the client is closed: such a client repeats each request until its time-out, and logs each time.
-func (s *Store) abort() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end(ErrClosed)
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins every name in etcd; empty: "lock". Stores exclude each other
+	// only if they have the same Prefix.
+	Prefix string
+}
+
+// Store keeps locks in etcd. It is safe for concurrent use, and one is enough for a process. The caller owns the client, and
+// closes it after the Store.
+type Store struct {
+	*driver.Store
+	locks *locks
+}
+
+// New makes a Store whose leases last ttl. etcd must be available: if all endpoints refuse a connection, New fails at once.
+// A TTL that etcd would round, or raise to its minimum of 1.5 elections (2 s with its defaults), is locking.ErrTTL.
+func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Options) (*Store, error) {
+	if err := locking.CheckClient(client); err != nil {
+		return nil, fmt.Errorf("etcdlock: %w", err)
+	}
+	settings := driver.Options{Name: "etcdlock", TTL: ttl, TTLMin: time.Second, TTLUnit: time.Second, Queues: true}
+	if err := settings.Check(); err != nil {
+		return nil, err
+	}
+	prefix, err := checkPrefix(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	d := &locks{client: client, prefix: prefix, ttl: ttl, left: map[string]*lease{}}
+	opening, cancel := context.WithTimeout(ctx, driver.DefaultLimit(ttl))
+	defer cancel()
+	if err = d.reach(opening); err != nil {
+		return nil, fmt.Errorf("etcdlock: %w", err)
+	}
+	if d.epoch, err = d.findEpoch(opening); err != nil {
+		return nil, fmt.Errorf("etcdlock: find the epoch: %w", err)
+	}
+	d.sameEpoch = clientv3.Compare(clientv3.Value(epochKey(prefix)), "=", d.epoch.value)
+	first, err := d.lease(opening)
+	if err != nil {
+		return nil, fmt.Errorf("etcdlock: %w", err)
+	}
+	d.keepFree(first)
+	store, err := driver.New(d, settings)
+	return &Store{store, d}, err
 }
 
 // KeysMax is how many keys a lease may have. etcd accepts 128 operations in a
@@ -81,6 +86,15 @@ const KeysMax = 128 / 2
 // ErrTooManyKeys reports a request for more than KeysMax keys in one lease.
 var ErrTooManyKeys = fmt.Errorf("etcdlock: more than %d keys in one lease", KeysMax)
 
+// checkPrefix returns the prefix or its default. It refuses a colon: the first colon in
+// a name has to be the one after the length.
+func checkPrefix(prefix string) (string, error) {
+	if strings.ContainsAny(prefix, ":\x00") {
+		return "", fmt.Errorf("etcdlock: prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
+	}
+	return cmp.Or(prefix, "lock"), nil
+}
+
 // queueOf returns the prefix that the names of all waiters for a key share:
 //
 //	PREFIX/LENGTH:KEY/
@@ -88,22 +102,28 @@ var ErrTooManyKeys = fmt.Errorf("etcdlock: more than %d keys in one lease", Keys
 // The length comes first, so that no queue's name is a prefix of another's, whatever
 // bytes a key holds: "a" is 1:a/ and "a/b" is 3:a/b/. Names of other kinds have no
 // digit in that position.
-func (s *Store) queueOf(key string) string {
-	return s.prefix + "/" + strconv.Itoa(len(key)) + ":" + key + "/"
+func (d *locks) queueOf(key string) string {
+	return d.prefix + "/" + strconv.Itoa(len(key)) + ":" + key + "/"
 }
 
-// fencingKey is the name of the key that fences the attempt with this nonce: see
-// attempt.remove.
-func (s *Store) fencingKey(nonce string) string { return s.prefix + "/fenced:" + nonce }
+// name is the name of a waiter for a key, or of its holder, with this lease of etcd.
+func (d *locks) name(key string, id clientv3.LeaseID) string {
+	return d.queueOf(key) + strconv.FormatInt(int64(id), 16)
+}
+
+// mark is what the owner of a grant ends with: NONCE/LEASE-FENCE.
+func mark(id clientv3.LeaseID, fence int64) string {
+	return strconv.FormatInt(int64(id), 16) + "-" + strconv.FormatInt(fence, 10)
+}
+
+// marked returns what mark has noted. False: etcd has granted nothing to this owner.
+func marked(owner string) (id clientv3.LeaseID, fence int64, ok bool) {
+	_, mark, _ := strings.Cut(owner, "/")
+	left, right, _ := strings.Cut(mark, "-")
+	lease, bad := strconv.ParseInt(left, 16, 64)
+	fence, err := strconv.ParseInt(right, 10, 64)
+	return clientv3.LeaseID(lease), fence, errors.Join(bad, err) == nil
+}
 
 // epochKey is the name of the epoch's value.
 func epochKey(prefix string) string { return prefix + "/epoch" }
-
-// checkKeys returns keys in order, or an error if etcd would refuse them.
-func checkKeys(keys []string) ([]string, error) {
-	sorted, err := locking.SortedKeys(keys)
-	if err == nil && len(sorted) > KeysMax {
-		err = fmt.Errorf("%w: %d", ErrTooManyKeys, len(sorted))
-	}
-	return sorted, err
-}

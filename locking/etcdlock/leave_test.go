@@ -82,7 +82,7 @@ func TestAcquire_NextWaiterMovesUpWhenOneLeaves(t *testing.T) {
 				got <- l
 			}()
 			locktest.Eventually(t, "the second waits", func() bool {
-				return waiting(t, client, g.prefix, "k") == 2 || leaver.queue.Len("k") == 2
+				return waiting(t, client, g.prefix, "k") == processes
 			})
 			cancel()
 			if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
@@ -101,28 +101,4 @@ func TestAcquire_NextWaiterMovesUpWhenOneLeaves(t *testing.T) {
 			locktest.Released(t, stayer, <-got)
 		})
 	}
-}
-
-// A request that leaves the queue of its process, before it has entered one in etcd,
-// does not delay the requests behind it.
-func TestAcquire_LeavesTheQueueOfTheProcess(t *testing.T) {
-	t.Parallel()
-	store := shared(t).must(t, 20*time.Second)
-	held := locktest.Taken(t, store, "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	left := make(chan error)
-	go func() {
-		_, err := store.Acquire(ctx, "k")
-		left <- err
-	}()
-	locktest.Eventually(t, "the request is in the queue", func() bool { return store.queue.Len("k") == 2 })
-	cancel()
-	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want ctx's error and ErrBusy", err)
-	}
-	if n := store.queue.Len("k"); n != 1 {
-		t.Errorf("%d tickets are in the queue, want the holder's alone", n)
-	}
-	locktest.Released(t, store, held)
-	locktest.Released(t, store, locktest.Taken(t, store, "k"))
 }

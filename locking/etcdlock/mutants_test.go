@@ -21,23 +21,13 @@ func mutants() map[string]mutant {
 		"T1: the lease id as fence": {leaseIDs, []string{grows}},
 		"T4: a session is shared":   {sharedSession, []string{"Exclusion/GoroutinesShareOneStore"}},
 		"releases the whole queue":  {releasesTheQueue, []string{own}},
-		"trusts from the answer":    {func(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trusts from the answer":    {func(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.locks.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trusts the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
 		"ignores ctx":               {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
 		"several keys one by one":   {anyStore(locktest.TakesOneByOne), []string{"Multi/AllOrNone"}},
 		"silence taken as refusal":  {anyStore(locktest.Guesses), []string{"Reply/NeverComes"}},
-		"no deletion at Until":      {immortal, []string{"Expires/FreesTheKeysAfterUntil"}},
 		"abandons its waiters":      {abandons, []string{"Ctx/ReturnsAtOnceWhileWaiting"}},
 	}
-}
-
-// immortal keeps a Lease that is not renewed as long as its session lives.
-func immortal(s *Store) locking.Store {
-	return changes(func(s *Store, l *locking.Lease) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.timer.Stop()
-	})(s)
 }
 
 // abandons leaves its waiter in the queue when ctx ends.
@@ -48,10 +38,10 @@ func abandons(s *Store) locking.Store {
 			error
 		}
 		got := make(chan result, 1)
-		s.work.Go(func() {
+		go func() { // until Close of the Store
 			l, err := s.Acquire(context.WithoutCancel(ctx), keys...)
 			got <- result{l, err}
-		})
+		}()
 		select {
 		case r := <-got:
 			return r.Lease, r.error

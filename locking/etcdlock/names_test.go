@@ -1,11 +1,8 @@
 package etcdlock
 
 import (
-	"errors"
 	"strings"
 	"testing"
-
-	"shop/locking"
 )
 
 // No queue's name is a prefix of another name, whatever keys and prefixes hold.
@@ -13,8 +10,8 @@ func TestNames_NoQueueIsAPrefixOfAnother(t *testing.T) {
 	keys := []string{"a", "b", "aa", "a/", "a/b", "a/2:b/", "/", "//", "1:a/", "1:a", "session:1", "日本", strings.Repeat("x", 512), strings.Repeat("x", 511)}
 	var names []string
 	for _, prefix := range []string{"lock", "lock/1", "lock/", "lock/session", ""} {
-		s := &Store{prefix: prefix}
-		names = append(names, s.fencingKey("1")+"/", s.fencingKey("12")+"/", epochKey(prefix)+"/")
+		s := &locks{prefix: prefix}
+		names = append(names, epochKey(prefix)+"/")
 		for _, k := range keys {
 			names = append(names, s.queueOf(k))
 		}
@@ -39,21 +36,5 @@ func TestNew_RefusesAPrefixThatCouldCollideWithAKey(t *testing.T) {
 		if _, _, err := NewEpoch(t.Context(), client, prefix); err == nil {
 			t.Errorf("prefix %q was accepted for an epoch", prefix)
 		}
-	}
-}
-
-func TestKeys_MoreThanKeysMaxAreRefused(t *testing.T) {
-	var keys []string
-	for i := range KeysMax {
-		keys = append(keys, strings.Repeat("k", i+1))
-	}
-	if _, err := checkKeys(append(keys, "k", "kk")); err != nil { // duplicates do not count
-		t.Error(err)
-	}
-	if _, err := checkKeys(append(keys, "more")); !errors.Is(err, ErrTooManyKeys) {
-		t.Errorf("got %v, want ErrTooManyKeys", err)
-	}
-	if _, err := checkKeys([]string{""}); !errors.Is(err, locking.ErrKey) {
-		t.Errorf("got %v, want ErrKey", err)
 	}
 }

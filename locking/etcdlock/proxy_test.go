@@ -36,7 +36,6 @@ type rpcProxy struct {
 
 	method string          // the suffix of the method whose next request is delayed
 	hold   <-chan struct{} // … until this closes
-	sent   bool            // the server gets the request at once, and its answer is delayed
 	held   int             // requests delayed so far
 	served int             // … and answered after that
 
@@ -85,11 +84,6 @@ func (w *rpcProxy) loseTxn(said error) {
 	w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1, "/Txn", said })
 }
 
-// loseDelete loses the answer to the next release of one key.
-func (w *rpcProxy) loseDelete() {
-	w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1, "/DeleteRange", nil })
-}
-
 func (w *rpcProxy) delayEach(d time.Duration) { w.set(func(w *rpcProxy) { w.delay = d }) }
 
 func (w *rpcProxy) lostSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.lost }); return n }
@@ -106,16 +100,8 @@ func (w *rpcProxy) servedSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.serve
 // Then the request is sent to the server, whether or not its client still waits for it.
 func (w *rpcProxy) holdNext(method string) (unblock func()) {
 	hold := make(chan struct{})
-	w.set(func(w *rpcProxy) { w.hold, w.method, w.sent = hold, method, false })
+	w.set(func(w *rpcProxy) { w.hold, w.method = hold, method })
 	return sync.OnceFunc(func() { close(hold) })
-}
-
-// holdNextAnswer sends the next request of a method to the server, and delays its answer until the returned function
-// is called.
-func (w *rpcProxy) holdNextAnswer(method string) (unblock func()) {
-	unblock = w.holdNext(method)
-	w.set(func(w *rpcProxy) { w.sent = true })
-	return unblock
 }
 
 // delayWatches delays the next stream of watches until the returned function is called.
@@ -125,16 +111,16 @@ func (w *rpcProxy) delayWatches() (unblock func()) {
 	return sync.OnceFunc(func() { close(wait) })
 }
 
-// holds returns the channel until whose close a call is delayed; nil: it is not. sent: only its answer is.
-func (w *rpcProxy) holds(method string) (hold <-chan struct{}, sent bool) {
+// holds returns the channel until whose close a call is delayed; nil: it is not.
+func (w *rpcProxy) holds(method string) (hold <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hold == nil || !strings.HasSuffix(method, w.method) {
-		return nil, false
+		return nil
 	}
 	hold = w.hold
 	w.hold, w.held = nil, w.held+1
-	return hold, w.sent
+	return hold
 }
 
 // pass forwards one call of any method, unary or streaming.
@@ -155,17 +141,15 @@ func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 		}
 		seen[path.Base(method)]++
 	})
-	if hold, sent := w.holds(method); hold != nil {
-		if !sent {
-			<-hold
-		}
+	if hold := w.holds(method); hold != nil {
+		<-hold
 		var answer []byte
 		ctx := metadata.NewOutgoingContext(context.Background(), incoming)
-		if err := w.backend.Invoke(ctx, method, first, &answer); err != nil {
+		err := w.backend.Invoke(ctx, method, first, &answer)
+		w.set(func(w *rpcProxy) { w.served++ })
+		if err != nil {
 			return err
 		}
-		w.set(func(w *rpcProxy) { w.served++ })
-		<-hold
 		return client.SendMsg(answer)
 	}
 	if strings.HasSuffix(method, "/Watch") {
@@ -238,7 +222,7 @@ func (w *rpcProxy) answers(client grpc.ServerStream, server grpc.ClientStream, d
 		}
 		var delay time.Duration
 		w.set(func(w *rpcProxy) { delay = w.delay })
-		if !sleep(client.Context(), delay) {
+		if pause(client.Context(), delay); client.Context().Err() != nil {
 			return client.Context().Err()
 		}
 		if err := client.SendMsg(message); err != nil {

@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ import (
 
 // The known traps of etcd's locks, T1 and T4 to T8, one test each. (T5 and T6 are in
 // undo_test.go; T9, leader change, in cluster_test.go; T16, late keep-alives, in
-// session_test.go.)
+// lease_test.go.)
 
 // T1, T4: two goroutines share one session. etcd's mutex grants the second goroutine the
 // lock too, under the first one's name and fence.
@@ -31,7 +32,9 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 		}
 		waited <- second
 	}()
-	locktest.Eventually(t, "the second is in the queue", func() bool { return store.queue.Len("k") == 2 })
+	if _, err := store.Renew(t.Context(), first); err != nil { // a round trip later
+		t.Error(err)
+	}
 	select {
 	case second := <-waited:
 		t.Fatalf("%+v was granted while %+v was held", second, first)
@@ -43,19 +46,19 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 	}
 }
 
-// id returns the lease id of the store's present session, 0 if it has none.
-func id(s *Store) clientv3.LeaseID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.session == nil {
-		return 0
+// leaseOf returns the lease of etcd that a name in a queue has.
+func leaseOf(t testing.TB, client *clientv3.Client, name string) clientv3.LeaseID {
+	t.Helper()
+	answer, err := client.Get(context.WithoutCancel(t.Context()), name)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%s: %v, %v", name, answer, err)
 	}
-	return s.session.id
+	return clientv3.LeaseID(answer.Kvs[0].Lease)
 }
 
-// T7: the session dies while a request waits. The request is not granted the key
-// without a waiter: it enters the queue again under a new session, and is granted it.
-func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
+// T7: the lease of a waiter ends. The waiter is not granted the key
+// without a place: it enters the queue again under a new lease, and is granted it.
+func TestAcquire_LeaseThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	holder, store, client := g.must(t, 10*time.Second), g.must(t, 3*time.Second), g.client(t)
@@ -70,7 +73,7 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	})
 	awaitWatch(t, store)
 	before := inQueue(t, client, g.prefix, "k")
-	if _, err := client.Revoke(t.Context(), id(store)); err != nil {
+	if _, err := client.Revoke(t.Context(), leaseOf(t, client, before[1])); err != nil {
 		t.Fatal(err)
 	}
 	locktest.Eventually(t, "it waits again", func() bool {
@@ -121,13 +124,15 @@ func TestNew_TTLIsExactlyWhatEtcdGrants(t *testing.T) {
 	g := shared(t)
 	client := g.client(t)
 	for _, ttl := range []time.Duration{minTTL, 7 * time.Second} {
-		answer, err := client.TimeToLive(t.Context(), id(g.must(t, ttl)))
+		store := g.must(t, ttl)
+		locktest.Taken(t, store, ttl.String())
+		answer, err := client.TimeToLive(t.Context(), leaseOf(t, client, inQueue(t, client, g.prefix, ttl.String())[0]))
 		if err != nil || time.Duration(answer.GrantedTTL)*time.Second != ttl {
 			t.Errorf("TTL %v: etcd granted %+v, %v", ttl, answer, err)
 		}
 	}
 	for _, ttl := range []time.Duration{time.Second, 1500 * time.Millisecond, 2500 * time.Millisecond, time.Millisecond, 0, -time.Second, 1 << 62} {
-		if _, err := g.store(t, ttl); !errors.Is(err, ErrTTL) && ttl != 1<<62 || err == nil {
+		if _, err := g.store(t, ttl); !errors.Is(err, locking.ErrTTL) && ttl != 1<<62 || err == nil {
 			t.Errorf("TTL %v: got %v, want ErrTTL", ttl, err)
 		}
 	}

@@ -3,49 +3,84 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
-// enter puts waiters into the queues, and returns nil when they are first in all of
-// them. Without wait it enters only queues that are all empty. With wait it tries that too,
-// unless another process was in one of the queues the last time: usually none was, and a
-// transaction that reads no queue is faster.
-func (a *attempt) enter(ctx context.Context, wait bool) error {
-	s := a.session.store
-	if !wait || !s.hadRivals(a.keys) {
-		_, err := a.put(ctx, false, wait)
-		busy := errors.Is(err, locking.ErrBusy) && !errors.Is(err, locking.ErrOutcomeUnknown) // ctx may end with this cause
-		if a.alone = err == nil; !wait || !busy {
-			return err
+// waiter is one request for keys, under names that no other request has.
+type waiter struct {
+	*locks
+	lease *lease
+	keys  []string
+	fence int64 // the revision of its names; 0: it has none
+	none  bool  // after an error: it has left nothing in etcd, and can no longer do so
+}
+
+// errPlace is the error of a waiter whose place is gone: its lease has ended, or an operator has deleted it, or the epoch is over.
+var errPlace = errors.New("the place in the queue is gone")
+
+// enter puts the waiter into its queues, and returns when it is the first in all of them. Without wait it
+// enters only queues that are empty, and otherwise changes nothing.
+func (w *waiter) enter(ctx context.Context, wait bool) error {
+	conditions := []clientv3.Cmp{w.sameEpoch}
+	var ops []clientv3.Op
+	if wait {
+		ops = w.predecessors(0)
+	}
+	for _, k := range w.keys {
+		if !wait {
+			conditions = append(conditions, absent(w.queueOf(k)))
 		}
+		ops = append(ops, clientv3.OpPut(w.name(k, w.lease.id), "", clientv3.WithLease(w.lease.id)))
 	}
-	answer, err := a.put(ctx, true, false)
-	if err != nil {
-		return err
-	}
-	a.alone = predecessor(answer) == ""
-	s.setRivals(a.keys, !a.alone)
-	ctx, cancel := under(ctx, a.session.life, errAgain)
+	limited, cancel := w.within(ctx)
 	defer cancel()
-	for err == nil {
-		before := predecessor(answer)
-		if before == "" {
-			return nil
+	answer, err := w.client.Txn(limited).If(conditions...).Then(ops...).Else(clientv3.OpGet(epochKey(w.prefix))).Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound): // it has ended before its time
+		w.none, w.lease.until = true, time.Time{}
+		return driver.Again(err)
+	case errors.Is(err, rpctypes.ErrNoSpace): // see ErrNoSpace: the names may be there
+		return w.leave(ctx, fmt.Errorf("%w: %w", ErrNoSpace, err))
+	case err != nil:
+		w.none = refused(err)
+		return w.classify(limited, err)
+	case answer.Header.ClusterId != w.epoch.cluster: // restored as a new cluster, perhaps with the epoch's value
+		return w.leave(ctx, ErrEpoch)
+	case !answer.Succeeded:
+		w.none = true
+		if wait || !w.isEpoch(answer.Responses[0].GetResponseRange()) {
+			return driver.Refused(ErrEpoch)
 		}
-		answer, err = a.await(ctx, before, answer.Header.Revision)
+		return locking.ErrBusy
 	}
-	return err
+	w.fence = answer.Header.Revision
+	if !wait {
+		return nil
+	}
+	return w.await(ctx, answer)
+}
+
+// leave revokes the lease with all that the waiter may have in etcd, and returns why as a refusal.
+func (w *waiter) leave(ctx context.Context, why error) error {
+	if err := w.revoke(ctx, w.lease.id); err != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	w.none, w.lease.until = true, time.Time{}
+	return driver.Refused(why)
 }
 
 // predecessors reads, in each queue, the last waiter created at revision most or before; 0: the last.
-func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
+func (w *waiter) predecessors(most int64) (reads []clientv3.Op) {
 	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())
-	for _, k := range a.keys {
-		reads = append(reads, clientv3.OpGet(a.session.store.queueOf(k), last...))
+	for _, k := range w.keys {
+		reads = append(reads, clientv3.OpGet(w.queueOf(k), last...))
 	}
 	return reads
 }
@@ -60,55 +95,100 @@ func predecessor(answer *clientv3.TxnResponse) string {
 	return ""
 }
 
-// await watches one predecessor, which existed at the revision of the read, until it
-// is deleted, and returns a new read of the queues.
+// await waits until the waiter is the first in all queues, and keeps its lease alive. It outlives a time in which etcd is
+// unavailable, as long as its lease does.
+func (w *waiter) await(ctx context.Context, answer *clientv3.TxnResponse) (err error) {
+	for before := predecessor(answer); before != ""; before = predecessor(answer) {
+		next := w.watch(ctx, before, answer.Header.Revision)
+		for next == nil {
+			if ctx.Err() != nil {
+				return locking.ErrBusy
+			}
+			if err = w.prolong(ctx); err == nil {
+				next, err = w.read(ctx)
+			}
+			switch {
+			case err == nil:
+			case errors.Is(err, errPlace), refused(err) && !errors.Is(err, rpctypes.ErrNoLeader), time.Now().After(w.lease.until):
+				return err
+			default:
+				pause(ctx, w.ttl/50)
+			}
+		}
+		answer = next
+	}
+	return nil
+}
+
+// watch waits until one predecessor, which existed at the revision of the read, is deleted, for at most a third of the TTL.
 //
 // The watch starts at the present revision and reports it. If that is not the read's,
 // the queues are read once more during the watch, so that no event is missed, whatever
 // has been compacted. (A watch from the read's revision on would miss none either, but
 // etcd serves watches that start in the past only every 100 ms, and in a busy etcd all
-// of them do.)
-func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3.TxnResponse, error) {
-	s := a.session.store
-	watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
+// of them do.) That read is the result, if it has found a change.
+func (w *waiter) watch(ctx context.Context, name string, read int64) (changed *clientv3.TxnResponse) {
+	ctx, stop := context.WithTimeout(clientv3.WithRequireLeader(ctx), w.ttl/3)
 	defer stop()
-	events := s.client.Watch(watching, name, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+	events := w.client.Watch(ctx, name, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
 	for {
 		select {
 		case e, open := <-events:
 			switch {
+			case !open || e.Err() != nil && e.CompactRevision == 0: // no leader, or the client is closed
+				pause(ctx, w.ttl/50)
+				return nil
 			case len(e.Events) > 0, e.CompactRevision > 0:
-				return a.reread(ctx)
-			case !open, e.Err() != nil: // no leader, or the client is closed
-				if !sleep(ctx, s.ttl/50) {
-					return nil, left(ctx)
-				}
-				return a.reread(ctx)
+				return nil
 			case e.Created && e.Header.Revision > read:
-				if answer, err := a.reread(ctx); err != nil || predecessor(answer) != name {
-					return answer, err
+				if answer, err := w.read(ctx); err != nil || predecessor(answer) != name {
+					return answer
 				}
 			}
 		case <-ctx.Done():
-			return nil, left(ctx)
+			return nil
 		}
 	}
 }
 
-// reread reads, in each queue, the waiter directly before this attempt's own, and retries until
-// etcd answers. If one of its own waiters is gone, it returns errAgain. A waiter lives as
-// long as its session, so it survives a time in which etcd is unavailable.
-func (a *attempt) reread(ctx context.Context) (*clientv3.TxnResponse, error) {
-	s := a.session.store
-	for {
-		answer, err := s.txn(ctx, append(a.mine(), s.sameEpoch), a.predecessors(a.fence-1))
-		switch {
-		case err == nil && !answer.Succeeded:
-			return nil, errAgain
-		case err == nil, refused(err) && !errors.Is(err, rpctypes.ErrNoLeader):
-			return answer, err
-		case !sleep(ctx, s.ttl/50):
-			return nil, left(ctx)
-		}
+// read reads, in each queue, the waiter directly before this one. errPlace: one of its own names is gone.
+func (w *waiter) read(ctx context.Context) (*clientv3.TxnResponse, error) {
+	conditions := []clientv3.Cmp{w.sameEpoch}
+	for _, k := range w.keys {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(w.name(k, w.lease.id)), "=", w.fence))
+	}
+	limited, cancel := w.within(ctx)
+	defer cancel()
+	answer, err := w.client.Txn(limited).If(conditions...).Then(w.predecessors(w.fence - 1)...).Commit()
+	if err == nil && !answer.Succeeded {
+		return nil, driver.Again(errPlace)
+	}
+	return answer, err
+}
+
+// prolong begins the TTL of the lease again, if a third of it is over.
+func (w *waiter) prolong(ctx context.Context) error {
+	sent := time.Now()
+	trust := w.ttl - driver.DefaultMargin(w.ttl)
+	if w.lease.until.Sub(sent) > trust-w.ttl/3 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, driver.DefaultLimit(w.ttl))
+	defer cancel()
+	_, err := w.client.KeepAliveOnce(limited, w.lease.id)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return driver.Again(errPlace)
+	case err == nil:
+		w.lease.until = sent.Add(trust)
+	}
+	return err
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/driver"
 )
 
 var _ locking.Store = (*Store)(nil)
@@ -84,7 +85,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (_ locking.Lease
 		return a.lease, a.err
 	case <-time.After(grace):
 		go s.undo(answers)
-		return locking.Lease{}, locking.NoAnswer(ctx, ctx.Err())
+		return locking.Lease{}, driver.NoAnswer(ctx, ctx.Err())
 	}
 }
 

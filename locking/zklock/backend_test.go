@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/locktest"
 )
 
@@ -23,7 +24,13 @@ const minTTL = 2 * time.Second
 type target struct {
 	servers []string
 	prefix  string
-	broken  func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
+	broken  func(*opened) locking.Store // makes the wrong variant of a Store; nil: none
+}
+
+// opened is a Store, and its driver.
+type opened struct {
+	*driver.Store
+	*locks
 }
 
 // shared is the ZooKeeper of all tests that break none, with a key space for this test.
@@ -40,7 +47,7 @@ func at(servers ...string) target {
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	g.prefix = "/test-" + rand.Text()
-	look := sync.OnceValue(func() *Store { return g.must(t, time.Minute) })
+	look := sync.OnceValue(func() *opened { return g.must(t, time.Minute) })
 	return locktest.Backend{
 		Open: func(ttl time.Duration) (locking.Store, error) { return g.locking(t, ttl) },
 		Proxied: func(ttl time.Duration) locktest.Proxied {
@@ -68,19 +75,33 @@ func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) 
 	if err != nil || g.broken == nil {
 		return store, err
 	}
-	return g.broken(store), nil
+	broken := g.broken(store)
+	if s, own := broken.(*driver.Store); own {
+		t.Cleanup(s.Close)
+	}
+	return broken, nil
 }
 
-func (g target) store(t testing.TB, ttl time.Duration) (*Store, error) {
-	store, err := New(context.Background(), g.servers, ttl, Options{Prefix: g.prefix})
-	if err == nil {
-		t.Cleanup(store.Close)
+func (g target) store(t testing.TB, ttl time.Duration) (*opened, error) {
+	return g.with(t, ttl, Options{})
+}
+
+func (g target) with(t testing.TB, ttl time.Duration, o Options) (*opened, error) {
+	o.Prefix = g.prefix
+	d, err := open(context.Background(), g.servers, ttl, o)
+	if err != nil {
+		return nil, err
 	}
-	return store, err
+	store, err := driver.New(d, settings(ttl))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(store.Close)
+	return &opened{store, d}, nil
 }
 
 // must is store, but fails the test on an error.
-func (g target) must(t testing.TB, ttl time.Duration) *Store {
+func (g target) must(t testing.TB, ttl time.Duration) *opened {
 	t.Helper()
 	store, err := g.store(t, ttl)
 	if err != nil {
@@ -90,7 +111,7 @@ func (g target) must(t testing.TB, ttl time.Duration) *Store {
 }
 
 // queueIn lists the names in the queue of a key, in the order of their sequence numbers.
-func queueIn(t testing.TB, s *Store, key string) []string {
+func queueIn(t testing.TB, s *opened, key string) []string {
 	t.Helper()
 	names, _, err := s.conn.Children(s.queueOf(key))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {

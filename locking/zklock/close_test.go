@@ -33,13 +33,12 @@ func (f failing) Write(b []byte) (int, error) {
 }
 
 // failingStore opens a Store. The test must end within a limit, which the client might not.
-func failingStore(t *testing.T, o Options, fails func(op int32) bool) *Store {
-	o.Prefix = at().prefix
+func failingStore(t *testing.T, o Options, fails func(op int32) bool) *opened {
 	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
 		return failing{conn, fails}, err
 	}
-	s, err := New(t.Context(), shared(t).servers, time.Minute, o)
+	s, err := shared(t).with(t, time.Minute, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +84,9 @@ func TestSession_ContinuesWhenALoginFails(t *testing.T) {
 	var once atomic.Bool
 	s := failingStore(t, Options{Login: "user:password"}, func(op int32) bool { return op == opSetAuth && once.CompareAndSwap(true, false) })
 	once.Store(true)
-	s.mu.Lock()
+	s.client.mu.Lock()
 	l := s.link
-	s.mu.Unlock()
+	s.client.mu.Unlock()
 	_ = l.Close()
 	within(t, "TryAcquire", func() {
 		if l, err := s.TryAcquire(t.Context(), "k"); err != nil {

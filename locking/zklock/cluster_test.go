@@ -30,7 +30,7 @@ func leaderOf(t *testing.T, members []*locktest.Server) (leader *locktest.Server
 }
 
 // busyThroughout requests a key again and again until stop is called, and fails the test if it is granted.
-func busyThroughout(t *testing.T, s *Store, key string) (stop func()) {
+func busyThroughout(t *testing.T, s *opened, key string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan int)
 	go func() {

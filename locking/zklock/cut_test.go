@@ -26,7 +26,7 @@ func TestStore_ConnectionsCutAtRandomLeaveOneHolderAndNoNode(t *testing.T) {
 	var all sync.WaitGroup
 	var inside, grants atomic.Int32
 	var last atomic.Int64
-	sessions := map[*Store]int64{}
+	sessions := map[*opened]int64{}
 	for range stores {
 		store, p := g.viaProxy(t, 6*time.Second)
 		sessions[store] = sessionOf(store)

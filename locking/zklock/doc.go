@@ -38,23 +38,11 @@
 //	     │  └── ctx ended ──────┘                                     │
 //	     └───── Release, Until is past, session expired ──────────────┘
 //
-// A waiter watches the node before its own, if that is a node of another Store. A waiter that
+// A waiter watches the node before its own. A waiter that
 // leaves wakes the one behind it, which lists the queue again and waits for the next node in
 // front. TryAcquire lists the queue first, and creates a node only if it is empty. Acquire needs
-// no list if its node is the only one, or if the same Store has created the node directly before.
-//
-// # The next holder
-//
-// A hand-off takes as long in a long queue as in a short one, since it needs no list:
-//
-//   - A holder whose Store has the waiter behind it passes the key: one transaction deletes the holder's node, and
-//     checks that the waiter's exists. The waiter sends no request, and is trusted from the sending of that one.
-//   - Any other release writes the node and deletes it, in one transaction. The watch of a waiter of another Store ends
-//     with the first change. If the node was written, the waiter is the first, and only reads its own node, which
-//     an operator may have deleted. If it was only deleted, its owner may have left the queue, or died: the waiter
-//     lists the queue, unless only that node was in front.
-//
-// So nothing else may write to the nodes of a queue.
+// no list if its node is the only one. Of the requests of a process for one key, one has a node; the others are in a
+// locking.Line.
 //
 // # Until
 //
@@ -74,7 +62,7 @@
 // leader lets the session expire: an answered ping proves nothing.
 //
 // The session lives longer than a lease that is not renewed. The Store deletes that node at
-// its Until, so that an abandoned lease is not kept for ever.
+// its Until, so that an abandoned lease is not kept for ever (driver.Options.Lasting).
 //
 // # A request without an answer
 //
@@ -91,8 +79,8 @@
 //	what happens                        what the holder sees                what other clients see
 //	the reply to acquire is lost        the node is found by its owner; or  busy until it is found or removed
 //	                                    ErrOutcomeUnknown, removed later
-//	the reply to release is lost        deleted again; after half the TTL   busy until then
-//	                                    ErrOutcomeUnknown, deleted later
+//	the reply to release is lost        ErrOutcomeUnknown, deleted in the   busy until then
+//	                                    background
 //	ctx ends while the request runs     ctx's error at once; the node is    busy until then
 //	                                    removed in the background
 //	ctx ends in the queue               ctx's error and ErrBusy at once     the queue moves up
@@ -105,13 +93,10 @@
 //	                                    and Release: ErrLost                then a greater fence
 //	the holder crashes                  -                                   the same
 //	the session expires while waiting   waits again, at the queue's end     the queue moves up
-//	an operator deletes or writes the   Renew: ErrLost                      free at once: two holders
-//	holder's node                                                           until then; a waiter of the same
+//	an operator deletes the holder's    Renew: ErrLost                      free at once: two holders
+//	node                                                                    until then; a waiter of the same
 //	                                                                        Store waits for that, or Until
-//	an operator writes a waiter's node  -                                   taken for its release: the one
-//	                                                                        behind is a second holder
-//	ZooKeeper refuses a release (ACL)   ErrOutcomeUnknown when ctx ends;    busy until it is allowed
-//	                                    it is repeated
+//	ZooKeeper refuses a release (ACL)   its error; it is repeated           busy until it is allowed
 //	restart with the data               nothing, if within Until            busy; fences keep growing
 //	the timeout is changed by the       New: ErrTTL                         -
 //	servers' limits
@@ -135,7 +120,7 @@
 // and finds again what it may have lost:
 //
 //	what it does                                          what is done instead
-//	a request has no time limit and no ctx                each attempt has a goroutine; link.go closes
+//	a request has no time limit and no ctx                each request has a goroutine; link.go closes
 //	(issue 47, pull request 67)                           a connection without answers
 //	a handshake may take seven times the timeout          it is limited to a sixth of the TTL
 //	it does not report the granted session timeout        link.go reads it from the handshake
@@ -155,13 +140,12 @@
 //
 // # Where to find what
 //
-//	zklock.go   New, Close, Options; which keys are allowed, and their names in ZooKeeper
-//	acquire.go  an attempt to get the key
-//	node.go     a node in a queue: create, find, remove
-//	watch.go    what a waiter waits for: the node before its own
-//	lease.go    a Lease: Renew, Release, its end
-//	session.go  the session, and its end; repeated requests
+//	zklock.go   New, Options; the names in ZooKeeper
+//	locks.go    the driver: take, keep, free; a node in a queue
+//	session.go  the session, and its end; requests with a limit
 //	link.go     a connection, and its limits
+//
+// What all stores have in common is in package driver.
 //
 // # Sources
 //

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"shop/locking"
 )
 
 // link is one connection of the client to a member. It reads along, because the client does
@@ -13,7 +15,7 @@ import (
 // client waits for an answer, for which the client has no time limit.
 type link struct {
 	net.Conn
-	store  *Store
+	client *client
 	limit  *time.Timer // of the handshake
 	answer []byte      // the beginning of the answer to the handshake
 
@@ -38,23 +40,23 @@ const watchesTimeout = 50 * time.Millisecond
 const answerLen = 4 + 4 + 4 + 8
 
 // connect is the zk.Dialer of the client. It resolves a name each time.
-func (s *Store) connect(network, address string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.life, min(timeout, s.answerTimeout()))
+func (c *client) connect(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(c.life, min(timeout, c.answerTimeout()))
 	defer cancel()
-	conn, err := s.dial(ctx, network, address)
+	conn, err := c.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Conn: conn, store: s, ready: make(chan struct{})}
-	l.limit = time.AfterFunc(s.answerTimeout(), func() { _ = conn.Close() })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.life.Err() != nil {
+	l := &link{Conn: conn, client: c, ready: make(chan struct{})}
+	l.limit = time.AfterFunc(c.answerTimeout(), func() { _ = conn.Close() })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
 		l.limit.Stop()
 		_ = conn.Close()
-		return nil, ErrClosed
+		return nil, locking.ErrClosed
 	}
-	s.link = l
+	c.link = l
 	return l, nil
 }
 
@@ -71,8 +73,8 @@ func (l *link) Read(b []byte) (int, error) {
 			if id != 0 { // or the limit closes it: the client forgets the connection on which it learns that
 				l.limit.Stop()
 			}
-			l.store.hosts.Connected()
-			l.store.identify(int64(id), time.Duration(timeout)*time.Millisecond)
+			l.client.hosts.Connected()
+			l.client.identify(int64(id), time.Duration(timeout)*time.Millisecond)
 		}
 	}
 	return n, err
@@ -98,10 +100,7 @@ func (l *link) Write(b []byte) (int, error) {
 // awaitWatches delays the first answer until the client has sent its watches, if it has any: on a new
 // connection it reads the last transaction it has seen without synchronization, and each answer sets it.
 func (l *link) awaitWatches() {
-	l.store.mu.Lock()
-	watches := len(l.store.watches)
-	l.store.mu.Unlock()
-	if watches == 0 {
+	if l.client.watching.Load() == 0 {
 		return
 	}
 	select {
@@ -114,53 +113,6 @@ func (l *link) awaitWatches() {
 func (l *link) Close() error {
 	l.limit.Stop()
 	return l.Conn.Close()
-}
-
-// answerTimeout bounds the wait for an answer. After it the connection is closed, and the session
-// continues on another one, if possible with another member.
-func (s *Store) answerTimeout() time.Duration { return s.ttl / 6 }
-
-// call makes a request of the client. If it is not answered in time, the connection is closed. The client
-// keeps a request while it has no connection, so the next ones are closed in time too.
-func (s *Store) call(request func() error) error {
-	s.mu.Lock()
-	l, over := s.link, false
-	var limit *time.Timer
-	limit = time.AfterFunc(s.answerTimeout(), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if over {
-			return
-		}
-		go l.Close() // in TLS it may take seconds
-		l = s.link
-		limit.Reset(s.answerTimeout())
-	})
-	s.mu.Unlock()
-	err := request()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	over = true
-	limit.Stop()
-	return err
-}
-
-// touch sends a request every twelfth of the TTL. The member reports to the leader that the session
-// is alive, and a connection without answers is detected in time.
-func (s *Store) touch() {
-	pace := time.NewTicker(s.ttl / 12)
-	defer pace.Stop()
-	for {
-		select {
-		case <-s.life.Done():
-			return
-		case <-pace.C:
-			_ = s.call(func() error {
-				_, _, err := s.conn.Exists(s.prefix)
-				return err
-			})
-		}
-	}
 }
 
 // hosts is a zk.HostProvider. That of the client resolves the names once, and waits for a second before

@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"path"
 	"slices"
@@ -20,109 +19,96 @@ import (
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
-var anyStore = locktest.Any[*Store]
+var anyStore = locktest.Any[*opened]
 
 type mutant struct {
-	broken func(*Store) locking.Store
+	broken func(*opened) locking.Store
 	caught []string
 }
 
 func mutants() map[string]mutant {
 	own, freed := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Expires/FreesTheKeysAfterUntil"
 	return map[string]mutant{
-		"whole names sorted":     {tries(sortsNames), []string{"Exclusion/SeveralStores"}},
-		"session id as fence":    {sessionIDs, []string{"Fence/GrowsOverGrants"}},
-		"lost create forgotten":  {tries(forgets), []string{"Reply/LostOnAcquire"}},
+		"whole names sorted":     {another(func(d *locks) driver.Driver { return sortsNames{d} }), []string{"Exclusion/SeveralStores"}},
+		"session id as fence":    {another(func(d *locks) driver.Driver { return sessionIDs{d} }), []string{"Fence/GrowsOverGrants"}},
+		"lost create forgotten":  {another(func(d *locks) driver.Driver { return forgets{d} }), []string{"Reply/LostOnAcquire"}},
 		"releases any node":      {releasesTheFirst, []string{own}},
 		"renews anything":        {renewsAnything, []string{own, "Lost/StaysLost"}},
 		"node stays after Until": {immortal, []string{freed}},
 		"first key only":         {anyStore(locktest.TakesTheFirst), []string{"Multi/Refused", "Keys/InvalidAreErrKey"}},
-		"trusts from the answer": {func(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trusts from the answer": {func(s *opened) locking.Store { return locktest.TrustsFromTheAnswer(s, s.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trusts the wall clock":  {anyStore(locktest.TrustsTheWallClock), []string{freed}},
 		"ignores ctx":            {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"case ignored":           {func(s *Store) locking.Store { return locktest.Renames(s, strings.ToLower) }, []string{"Keys/OddOnesNeverCollide"}},
+		"case ignored":           {func(s *opened) locking.Store { return locktest.Renames(s, strings.ToLower) }, []string{"Keys/OddOnesNeverCollide"}},
 		"silence for an answer":  {anyStore(locktest.Guesses), []string{"Reply/NeverComes"}},
 	}
 }
 
-// tries makes a mutant with another attempt. enter creates the node, and returns nil if it holds the key.
-func tries(enter func(ctx context.Context, n *node) error) func(*Store) locking.Store {
-	return func(s *Store) locking.Store {
-		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-			key, err := driver.OneKey(keys)
-			if err != nil {
-				return locking.Lease{}, err
-			}
-			x, err := s.ready(ctx, s.ttl)
-			if err != nil {
-				return locking.Lease{}, err
-			}
-			n := &node{store: s, session: x, key: key, queue: s.queueOf(key), owner: rand.Text()}
-			if err := enter(ctx, n); err != nil {
-				_ = n.free(ctx)
-				return locking.Lease{}, err
-			}
-			l, _ := s.grant(n)
-			return l, nil
-		}}
+// another makes a mutant with another driver.
+func another(change func(*locks) driver.Driver) func(*opened) locking.Store {
+	return func(s *opened) locking.Store {
+		store, err := driver.New(change(s.locks), settings(s.ttl))
+		if err != nil {
+			panic(err)
+		}
+		return store
 	}
 }
 
 // sortsNames takes the order of whole names, which begin with random owners, for that of arrival.
-func sortsNames(ctx context.Context, n *node) error {
-	if err := n.create(ctx); err != nil {
-		return err
-	}
-	if err := n.readFence(ctx); err != nil {
-		return err
-	}
-	names, err := n.list(ctx)
+type sortsNames struct{ *locks }
+
+func (d sortsNames) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
+	n := d.nodeOf(owner, keys[0])
+	x, err := d.ready(ctx)
 	if err != nil {
-		return err
+		return driver.Grant{}, err
+	}
+	n.session = x
+	if _, err := n.create(); err != nil {
+		return driver.Grant{}, err
+	}
+	names, err := n.list()
+	if err != nil {
+		return driver.Grant{}, err
 	}
 	if slices.Min(names) != path.Base(n.path) {
-		return locking.ErrBusy
+		return driver.Grant{}, n.leave(locking.ErrBusy)
 	}
-	return nil
+	d.locks.mu.Lock()
+	n.granted = n.fence
+	d.locks.mu.Unlock()
+	return driver.Grant{Fence: locking.Fence(n.fence)}, nil
 }
 
 // forgets creates another node when the answer to the first was lost.
-func forgets(ctx context.Context, n *node) error {
-	if _, err := n.list(ctx); err != nil {
-		return err
-	}
-	err := n.session.persist(ctx, func() error {
-		n.owner, n.lost = rand.Text(), false
-		once, cancel := context.WithCancel(ctx)
-		cancel()
-		return n.create(once)
-	})
-	if err != nil {
-		return err
-	}
-	before, err := n.predecessor(ctx)
-	if before != "" {
-		return locking.ErrBusy
-	}
-	return cmp.Or(err, n.readFence(ctx))
+type forgets struct{ *locks }
+
+func (d forgets) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
+	d.locks.mu.Lock()
+	delete(d.nodes, owner)
+	d.locks.mu.Unlock()
+	return d.locks.Take(ctx, keys, owner, wait)
 }
 
 // sessionIDs takes the id of the session for the fence.
-func sessionIDs(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		l, err := s.TryAcquire(ctx, keys...)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if n := s.leases[l.Owner]; err == nil && n != nil {
-			n.lease.Fence = locking.Fence(n.session.id)
-			l = n.lease
-		}
-		return l, err
-	}}
+type sessionIDs struct{ *locks }
+
+func (d sessionIDs) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
+	g, err := d.locks.Take(ctx, keys, owner, wait)
+	if err != nil {
+		return g, err
+	}
+	n := d.nodeOf(owner, keys[0])
+	d.locks.mu.Lock()
+	defer d.locks.mu.Unlock()
+	n.granted = n.session.id
+	g.Fence = locking.Fence(n.granted)
+	return g, nil
 }
 
 // releasesTheFirst deletes the first node of the queue, which may be that of another owner.
-func releasesTheFirst(s *Store) locking.Store {
+func releasesTheFirst(s *opened) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(_ context.Context, l locking.Lease) error {
 		if len(l.Keys) == 0 {
 			return locking.ErrLost
@@ -136,7 +122,7 @@ func releasesTheFirst(s *Store) locking.Store {
 }
 
 // renewsAnything prolongs every lease, if the key has a queue.
-func renewsAnything(s *Store) locking.Store {
+func renewsAnything(s *opened) locking.Store {
 	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
 		if len(l.Keys) == 0 {
 			return l, locking.ErrLost
@@ -149,17 +135,15 @@ func renewsAnything(s *Store) locking.Store {
 	}}
 }
 
-// immortal keeps a Lease that is not renewed as long as its session lives.
-func immortal(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		l, err := s.TryAcquire(ctx, keys...)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if n := s.leases[l.Owner]; err == nil && n != nil {
-			n.timer.Stop()
-		}
-		return l, err
-	}}
+// immortal keeps a lease that is not renewed as long as its session lives.
+func immortal(s *opened) locking.Store {
+	o := settings(s.ttl)
+	o.Lasting = false
+	store, err := driver.New(s.locks, o)
+	if err != nil {
+		panic(err)
+	}
+	return store
 }
 
 // The suite notices each of these mutants, by the check that is meant for it.

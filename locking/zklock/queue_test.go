@@ -91,7 +91,7 @@ func TestAcquire_WaiterWithoutANodeWaitsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	locktest.Released(t, a, held)
-	if got := <-next; got.error != nil || got.Owner == first[:len(got.Owner)] {
+	if got := <-next; got.error != nil || queueIn(t, a, "k")[0] == first {
 		t.Errorf("the waiter: %+v, its first node was %s", got, first)
 	}
 }
@@ -113,11 +113,10 @@ func TestOptions_LoginKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	stranger := g.must(t, time.Minute)
-	store, err := New(t.Context(), g.servers, time.Minute, Options{Prefix: g.prefix, Login: "shop:secret"})
+	store, err := g.with(t, time.Minute, Options{Login: "shop:secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
 	locktest.Released(t, store, locktest.Taken(t, store, "k"))
 	if _, err := stranger.TryAcquire(t.Context(), "k"); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("without the login: got %v, want ErrNoAuth", err)
@@ -148,7 +147,7 @@ func TestClose_FreesTheKeysAtOnce(t *testing.T) {
 	if got := <-next; got.error != nil {
 		t.Error(got.error)
 	}
-	if got := <-never; !errors.Is(got.error, ErrClosed) {
+	if got := <-never; !errors.Is(got.error, locking.ErrClosed) {
 		t.Errorf("the waiter of the closed Store: got %v, want ErrClosed", got.error)
 	}
 	if queue := queueIn(t, b, "kept"); len(queue) != 1 {
@@ -157,7 +156,7 @@ func TestClose_FreesTheKeysAtOnce(t *testing.T) {
 	_, err := a.TryAcquire(t.Context(), "another")
 	_, renewed := a.Renew(t.Context(), held)
 	for what, err := range map[string]error{"acquire": err, "renew": renewed, "release": a.Release(t.Context(), held)} {
-		if !errors.Is(err, ErrClosed) {
+		if !errors.Is(err, locking.ErrClosed) {
 			t.Errorf("%s after Close: got %v, want ErrClosed", what, err)
 		}
 	}

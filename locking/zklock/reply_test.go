@@ -16,7 +16,7 @@ import (
 // node. Method: a proxy that loses single requests or answers, and a look into the queue.
 
 // viaProxy makes a Store behind a proxy.
-func (g target) viaProxy(t *testing.T, ttl time.Duration) (*Store, *proxy) {
+func (g target) viaProxy(t *testing.T, ttl time.Duration) (*opened, *proxy) {
 	t.Helper()
 	p := newProxy(t, g.servers[0])
 	g.servers = []string{p.Addr}
@@ -29,7 +29,7 @@ type granted struct {
 }
 
 // acquireInBackground starts to wait for a key.
-func acquireInBackground(ctx context.Context, s *Store, key string) <-chan granted {
+func acquireInBackground(ctx context.Context, s *opened, key string) <-chan granted {
 	got := make(chan granted, 1)
 	go func() {
 		l, err := s.Acquire(ctx, key)
@@ -38,23 +38,18 @@ func acquireInBackground(ctx context.Context, s *Store, key string) <-chan grant
 	return got
 }
 
-func awaitQueue(t *testing.T, s *Store, key string, n int) {
+func awaitQueue(t *testing.T, s *opened, key string, n int) {
 	t.Helper()
 	locktest.Eventually(t, "the queue has the expected length", func() bool { return len(queueIn(t, s, key)) == n })
 }
 
 // awaitWatch waits until a request of the Store waits for the node before its own. A node in the queue is
 // not enough: the request may not have its answer yet.
-func awaitWatch(t *testing.T, s *Store) {
+func awaitWatch(t *testing.T, s *opened) {
 	t.Helper()
 	locktest.Eventually(t, "the request waits for the node before its own", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, n := range s.nodes {
-			if n.behind != nil {
-				return true
-			}
-		}
+		s.locks.mu.Lock()
+		defer s.locks.mu.Unlock()
 		return len(s.watches) > 0
 	})
 }
@@ -133,26 +128,11 @@ func TestTryAcquire_CtxThatEndsLeavesNoNode(t *testing.T) {
 	})
 }
 
-// A waiter that leaves does not free the one behind it, which may be in the same Store.
+// A waiter that leaves does not free the one behind it.
 func TestAcquire_WaiterThatLeavesFreesNoOther(t *testing.T) {
 	t.Parallel()
-	for name, stores := range map[string]int{"of three Stores": 3, "of one Store": 1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := shared(t)
-			c, requests := g.counted(t)
-			a, b, waits := c, c, func() {}
-			if stores == 3 {
-				a, b, waits = g.must(t, time.Minute), g.must(t, time.Minute), func() { requests.awaitWatch(t, c) }
-			}
-			leaves(t, a, b, c, waits)
-		})
-	}
-}
-
-// leaves lets b leave the queue between the holder a and the waiter c, after waits.
-func leaves(t *testing.T, a, b, c *Store, waits func()) {
-	t.Helper()
+	g := shared(t)
+	a, b, c := g.must(t, time.Minute), g.must(t, time.Minute), g.must(t, time.Minute)
 	held := locktest.Taken(t, a, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	second := acquireInBackground(ctx, b, "k")
@@ -160,7 +140,7 @@ func leaves(t *testing.T, a, b, c *Store, waits func()) {
 	awaitWatch(t, b)
 	third := acquireInBackground(t.Context(), c, "k")
 	awaitQueue(t, a, "k", 3)
-	waits()
+	awaitWatch(t, c)
 	cancel()
 	if got := <-second; !errors.Is(got.error, locking.ErrBusy) || !errors.Is(got.error, context.Canceled) {
 		t.Errorf("got %v, want ErrBusy and Canceled", got.error)
@@ -176,4 +156,26 @@ func leaves(t *testing.T, a, b, c *Store, waits func()) {
 	if got := <-third; got.error != nil {
 		t.Error(got.error)
 	}
+}
+
+// Waiters that come and leave set one watch.
+func TestAcquire_WaitersShareAWatch(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	a, b := g.must(t, time.Minute), g.must(t, time.Minute)
+	held := locktest.Taken(t, a, "k")
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := acquireInBackground(ctx, b, "k")
+		awaitQueue(t, a, "k", 2)
+		awaitWatch(t, b)
+		cancel()
+		<-waiter
+		awaitQueue(t, a, "k", 1)
+	}
+	if n := b.watching.Load(); n != 1 {
+		t.Errorf("%d watches, want 1", n)
+	}
+	locktest.Released(t, a, held)
+	locktest.Eventually(t, "no watch is left", func() bool { return b.watching.Load() == 0 })
 }

@@ -13,9 +13,9 @@ import (
 // tick is that of the servers: ZooKeeper rounds the end of a session up to whole ticks.
 const tick = time.Second
 
-func sessionOf(s *Store) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func sessionOf(s *opened) int64 {
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
 	if s.session == nil {
 		return 0
 	}
@@ -23,7 +23,7 @@ func sessionOf(s *Store) int64 {
 }
 
 // hold holds a key in a Do until stop is closed, or the lease is lost. ended receives the result of Do.
-func hold(t *testing.T, s *Store, key string, stop <-chan struct{}) (held locking.Lease, ended <-chan error) {
+func hold(t *testing.T, s *opened, key string, stop <-chan struct{}) (held locking.Lease, ended <-chan error) {
 	t.Helper()
 	got, result := make(chan locking.Lease, 1), make(chan error, 1)
 	go func() {
@@ -87,15 +87,6 @@ func TestSession_ExpiryLosesTheLeasesAndKeepsTheWaiters(t *testing.T) {
 	if got := <-waiter; got.error != nil {
 		t.Errorf("the waiter: %v", got.error)
 	}
-}
-
-// A session that has ended leaves none of its nodes in the Store.
-func TestSession_EndForgetsTheNodes(t *testing.T) {
-	t.Parallel()
-	store := shared(t).must(t, time.Minute)
-	locktest.Taken(t, store, "k")
-	store.identify(0, 0) // as a handshake does that reports the end
-	awaitNodes(t, store, 0)
 }
 
 // The member that serves the session stops answering, and its connection stays open. The session

@@ -144,7 +144,7 @@ func (m *money) connect(ctx context.Context, r *replica, config *transfer.Config
 		return err
 	}
 	config.Locks, config.Epoch, config.LeaseIDs = queued{traced{store, r}, store}, store.Epoch(), traced{ids, r}
-	// The first in the queue of the payer's account is the holder. Its lease is the session of its replica.
+	// The first in the queue of the payer's account is the holder.
 	key := "account/" + m.payer.String()
 	queue := fmt.Sprintf("%s/%d:%s/", prefix, len(key), key)
 	r.drop = func(ctx context.Context) bool {

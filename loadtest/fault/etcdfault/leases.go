@@ -21,7 +21,7 @@ import (
 type LeasesRevoked struct {
 	Client *clientv3.Client
 	Prefix string        // of the replicas' locks
-	Every  time.Duration // a fraction of the TTL; longer than it takes to create a new session
+	Every  time.Duration // a fraction of the TTL
 }
 
 // Inject counts the leases that existed and were revoked.
@@ -67,8 +67,7 @@ func revoke(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (
 
 // Evict revokes the lease of the holder of a lock in the etcdlock stores with
 // this prefix: the oldest entry in the key's queue. Everything attached to the lease
-// is deleted with it: in etcdlock, every lock of the holder's process. Evict returns
-// false if the lock has no holder.
+// is deleted with it: all keys of that grant. Evict returns false if the lock has no holder.
 func Evict(ctx context.Context, client *clientv3.Client, prefix, key string) (bool, error) {
 	first, err := client.Get(ctx, prefix+"/"+strconv.Itoa(len(key))+":"+key+"/", clientv3.WithFirstCreate()...)
 	if err != nil || len(first.Kvs) == 0 {
