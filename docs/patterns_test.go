@@ -93,14 +93,14 @@ func tests(folder string) (all string) {
 }
 
 func TestPatternLinks_NoticesNamesThatAreNotThere(t *testing.T) {
-	good := "| A1 | a | b | c | d | e | 1; `BenchmarkUncontended` | [XactLock](../locking/pglock/xact.go) | [TestHash_NeverChanges](../locking/pglock/xact_test.go) |"
+	good := "| A1 | a | b | c | d | e | 1; `BenchmarkUncontended` | [XactLock](../locking/pglock/advisory.go) | [TestHash_NeverChanges](../locking/pglock/xact_test.go) |"
 	if wrong := patternLinks(good); wrong != nil {
 		t.Error(wrong)
 	}
 	for _, bad := range []string{
 		strings.Replace(good, "XactLock]", "XactLocks]", 1),
 		strings.Replace(good, "xact_test.go", "store_test.go", 1),
-		strings.Replace(good, "[XactLock](../locking/pglock/xact.go)", "xact.go", 1),
+		strings.Replace(good, "[XactLock](../locking/pglock/advisory.go)", "xact.go", 1),
 		strings.Replace(good, "; `BenchmarkUncontended`", "", 1),
 		strings.Replace(good, "Uncontended", "TwoKeys", 1), // of another folder
 	} {

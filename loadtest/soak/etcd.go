@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"errors"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -14,9 +13,8 @@ func Etcd(client *clientv3.Client, prefix string) Source {
 		Gauges: []Gauge{
 			{Name: "etcd: open files, connections among them", From: "its /metrics", Share: 0.1, Slack: 8, Steps: true},
 			{Name: "etcd: watchers", From: "its /metrics", Share: 0.1, Slack: 8, Back: true},
-			{Name: "etcd: leases", From: "LeaseLeases", Slack: 6, Back: true},
+			{Name: "etcd: leases", From: "LeaseLeases", Slack: 70, Back: true},
 			{Name: "etcd: locks", From: "other keys with a lease", Slack: 70, Empty: true},
-			{Name: "etcd: fencing keys", From: "PREFIX/fenced:…", Slack: 50},
 			{Name: "etcd: keys without a lease", From: "below PREFIX", Slack: 6, Back: true},
 			{Name: "etcd: size in use", Unit: "MiB", From: "Status", Share: 0.5, Slack: 8},
 		},
@@ -37,14 +35,11 @@ func Etcd(client *clientv3.Client, prefix string) Source {
 			if err != nil {
 				return nil, err
 			}
-			var locks, fencing, others float64
+			var locks, others float64
 			for _, kv := range keys.Kvs {
-				switch {
-				case strings.HasPrefix(string(kv.Key), prefix+"/fenced:"):
-					fencing++
-				case kv.Lease != 0:
+				if kv.Lease != 0 {
 					locks++
-				default:
+				} else {
 					others++
 				}
 			}
@@ -52,7 +47,7 @@ func Etcd(client *clientv3.Client, prefix string) Source {
 			if err != nil {
 				return nil, err
 			}
-			return append(values, float64(len(leases.Leases)), locks, fencing, others, float64(status.DbSizeInUse)/mebibyte), nil
+			return append(values, float64(len(leases.Leases)), locks, others, float64(status.DbSizeInUse)/mebibyte), nil
 		},
 	}
 }

@@ -137,7 +137,7 @@ func TestRedis_SeesLocksAndTheirCountersApart(t *testing.T) {
 	}
 }
 
-func TestEtcd_SeesLocksFencingKeysAndPermanentKeys(t *testing.T) {
+func TestEtcd_SeesLocksAndPermanentKeys(t *testing.T) {
 	config := etcdlock.Config(strings.Split(testbed.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 	config.Logger = zap.NewNop()
 	client, err := clientv3.New(config)
@@ -156,14 +156,14 @@ func TestEtcd_SeesLocksFencingKeysAndPermanentKeys(t *testing.T) {
 	})
 	was := read(t, soak.Etcd(client, prefix))
 	for name, options := range map[string][]clientv3.OpOption{
-		"/3:abc/x": {clientv3.WithLease(lease.ID)}, "/3:abd/x": {clientv3.WithLease(lease.ID)}, "/fenced:n": {clientv3.WithLease(lease.ID)}, "/epoch": nil,
+		"/3:abc/x": {clientv3.WithLease(lease.ID)}, "/3:abd/x": {clientv3.WithLease(lease.ID)}, "/epoch": nil,
 	} {
 		if _, err := client.Put(t.Context(), prefix+name, "", options...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	is := read(t, soak.Etcd(client, prefix))
-	grown(t, was, is, map[string]float64{"locks": 2, "fencing keys": 1, "keys without a lease": 1})
+	grown(t, was, is, map[string]float64{"locks": 2, "keys without a lease": 1})
 	if is["leases"] < 1 || is["size in use"] <= 0 || is["open files, connections among them"] < 1 {
 		t.Errorf("%v", is)
 	}

@@ -97,11 +97,12 @@
 //
 // The package is longer than one lock, because it has a store of each kind, the locks of a transaction, and the guard:
 //
-//	store.go    New: the lease in a table (package driver: what all stores need)
-//	session.go  NewSessions: advisory locks of sessions
-//	xact.go     the locks of the caller's transaction
-//	guard.go    Guard
-//	migrate.go  Migrate, and Migrations for another tool
+//	store.go              New: the lease in a table (package driver: what all stores need)
+//	session.go            NewSessions: advisory locks of sessions
+//	advisory.go, xact.go  the locks of the caller's transaction
+//	guard.go              Guard
+//	tx.go                 the caller's transaction
+//	migrate.go            Migrate, and Migrations for another tool
 //
 // # What goes wrong, and what happens then
 //

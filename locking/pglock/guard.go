@@ -4,18 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"shop/locking"
 )
-
-// Tx is a pgx.Tx, or a *pgxpool.Conn on which BEGIN was sent. A pool is neither, and
-// does not compile.
-type Tx interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Conn() *pgx.Conn
-}
 
 // Guard returns nil if no transaction that guarded resource with a newer fence has
 // committed. Otherwise it returns locking.ErrStale, and tx must be rolled back. An equal

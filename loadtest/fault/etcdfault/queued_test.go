@@ -1,12 +1,14 @@
 package etcdfault
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/loadtest/fault"
+	"shop/locking/locktest"
 )
 
 func TestQueued_CountsRequestedLocksAndEndedLeases(t *testing.T) {
@@ -23,6 +25,7 @@ func TestQueued_CountsRequestedLocksAndEndedLeases(t *testing.T) {
 		t.Fatal(revoked, err)
 	}
 	watched.await(t, 2) // a watch reports a put a moment later
+	locktest.Eventually(t, "the end of the lease is counted", func() bool { return watched.lost() == 1 })
 	between := time.Now()
 	if _, err := kept.TryAcquire(t.Context(), "c"); err != nil {
 		t.Fatal(err)
@@ -45,6 +48,47 @@ func TestQueued_CountsRequestedLocksAndEndedLeases(t *testing.T) {
 	if want := (Seen{All: 4, After: 2, Ended: 1}); err != nil || seen != want {
 		t.Errorf("%+v (%v), want %+v", seen, err, want)
 	}
+}
+
+// A release is no loss, and neither is a waiter that leaves its queue, whose lease ends.
+func TestQueued_CountsNoReleaseAndNoWaiter(t *testing.T) {
+	client, prefix := shared(t)
+	watched, err := WatchQueues(t.Context(), client, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, waiter := open(t, client, prefix, 6*time.Second), open(t, client, prefix, 6*time.Second)
+	held := locktest.Taken(t, holder, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := waiter.Acquire(ctx, "a", "b")
+		left <- err
+	}()
+	watched.await(t, 3)
+	cancel()
+	if err := <-left; err == nil {
+		t.Error("granted")
+	}
+	locktest.Eventually(t, "the waiter is gone", func() bool {
+		names, err := client.Get(t.Context(), prefix+"/1:b/", clientv3.WithPrefix())
+		return err == nil && len(names.Kvs) == 0
+	})
+	locktest.Released(t, holder, held)
+	locktest.Eventually(t, "the queues are empty", func() bool {
+		watched.mu.Lock()
+		defer watched.mu.Unlock()
+		return len(watched.queues[prefix+"/1:a"]) == 0
+	})
+	if seen, err := watched.Stop(t.Context(), time.Now()); err != nil || seen != (Seen{All: 3}) {
+		t.Errorf("%+v, %v, want three requests and no loss", seen, err)
+	}
+}
+
+func (q *Queued) lost() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended
 }
 
 // A lock that counts its own events but never calls etcd puts no key.
