@@ -28,7 +28,7 @@ func (s *Service) advisory(ctx context.Context, p *purchase) (Reply, error) {
 // not guarantee that it takes them in the order of its rows.
 func (p *purchase) lockAdvisory(tx *pgtx.Tx) {
 	for _, key := range p.lockKeys() {
-		tx.Exec(`SELECT pg_advisory_xact_lock($1)`, key)
+		tx.Queue(`SELECT pg_advisory_xact_lock($1)`, key)
 	}
 }
 

@@ -19,7 +19,7 @@ func (s *Service) advisoryTry(ctx context.Context, p *purchase) (Reply, error) {
 		}
 		var granted []*[]bool
 		for _, key := range p.lockKeys() {
-			granted = append(granted, pgtx.Query[bool](tx, `SELECT pg_try_advisory_xact_lock($1)`, key))
+			granted = append(granted, pgtx.QueueRows[bool](tx, `SELECT pg_try_advisory_xact_lock($1)`, key))
 		}
 		return s.readUnderLock(ctx, tx, p, granted)
 	})

@@ -19,7 +19,7 @@ func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 		// would lock in the order of its plan, and could deadlock with another one.
 		answers := make([]*[]item, len(p.lines))
 		for n, l := range p.lines {
-			answers[n] = pgtx.Query[item](tx, `
+			answers[n] = pgtx.QueueRows[item](tx, `
 				UPDATE products
 				SET stock = stock - $2, version = version + 1
 				WHERE sku = $1

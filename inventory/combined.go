@@ -110,7 +110,7 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 	}
 	var items *[]item
 	results, err := s.db.RunAll(ctx, together, requests, func(tx *pgtx.Tx) {
-		items = pgtx.Query[item](tx, `
+		items = pgtx.QueueRows[item](tx, `
 			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products
 			WHERE sku = $1
@@ -186,20 +186,20 @@ func recordAll(tx *pgtx.Tx, sold []sale) {
 		quantities[n], prices[n], totals[n] = s.lines[0].Quantity, s.order.Lines[0].UnitPrice, s.order.Total
 		total += quantities[n]
 	}
-	tx.Exec(`
+	tx.Queue(`
 		UPDATE products
 		SET stock = stock - $2, version = version + 1
 		WHERE sku = $1`, sku, total)
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
 		SELECT o.id, o.client, o.key, 'confirmed', o.total, $5
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[]) AS o (id, client, key, total)`,
 		ids, clients, keys, totals, sold[0].order.Currency)
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO order_lines (order_id, sku, quantity, unit_price)
 		SELECT l.order_id, $1, l.quantity, l.price
 		FROM unnest($2::uuid[], $3::bigint[], $4::bigint[]) AS l (order_id, quantity, price)`, sku, ids, quantities, prices)
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO stock_movements (sku, kind, quantity, order_id)
 		SELECT $1, 'sale', -m.quantity, m.order_id
 		FROM unnest($2::uuid[], $3::bigint[]) AS m (order_id, quantity)`, sku, ids, quantities)

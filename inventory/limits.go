@@ -126,7 +126,7 @@ func (l limits) record(tx *pgtx.Tx) {
 	if len(skus) == 0 {
 		return
 	}
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO purchased AS b (sku, client_id, units, client_max)
 		SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[])
 		ON CONFLICT (sku, client_id) DO UPDATE

@@ -23,7 +23,7 @@ func (s *Service) naive(ctx context.Context, p *purchase) (Reply, error) {
 		}
 		for _, l := range p.lines {
 			// The mistake: a value computed outside of the database, which undoes concurrent purchases.
-			tx.Exec(`
+			tx.Queue(`
 				UPDATE products
 				SET stock = $2, version = version + 1
 				WHERE sku = $1`, l.SKU, find(items, l.SKU).Stock-l.Quantity)

@@ -25,7 +25,7 @@ func (s *Service) optimistic(ctx context.Context, p *purchase) (Reply, error) {
 		}
 		var writes []*pgconn.CommandTag
 		for _, l := range p.lines { // in order of sku, because an UPDATE locks too
-			writes = append(writes, tx.Exec(`
+			writes = append(writes, tx.Queue(`
 				UPDATE products
 				SET stock = stock - $3, version = version + 1
 				WHERE sku = $1

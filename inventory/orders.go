@@ -95,7 +95,7 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		SKU  string
 		Full bool // no room for the units
 	}
-	stocks := pgtx.Query[stock](tx, `
+	stocks := pgtx.QueueRows[stock](tx, `
 		SELECT p.sku, p.stock > 9223372036854775807 - l.quantity
 		FROM products p
 		JOIN order_lines l ON l.sku = p.sku
@@ -111,7 +111,7 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		CreatedAt time.Time
 		Now       time.Time
 	}
-	found := pgtx.Query[row](tx, `
+	found := pgtx.QueueRows[row](tx, `
 		SELECT status, total, currency, created_at, now()
 		FROM orders
 		WHERE id = $1 AND client_id = $2
@@ -143,21 +143,21 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 // giveBack queues the effect of a cancel. Any one of the status, the key, and the
 // unique index on the movements would prevent a second effect.
 func giveBack(tx *pgtx.Tx, id uuid.UUID) {
-	tx.Exec(`
+	tx.Queue(`
 		UPDATE products p
 		SET stock = p.stock + l.quantity, version = p.version + 1
 		FROM order_lines l
 		WHERE l.order_id = $1 AND l.sku = p.sku`, id) // all rows are locked already, so their order does not matter
-	tx.Exec(`
+	tx.Queue(`
 		UPDATE orders
 		SET status = 'cancelled', cancelled_at = now()
 		WHERE id = $1`, id)
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO stock_movements (sku, kind, quantity, order_id)
 		SELECT sku, 'cancel', quantity, order_id
 		FROM order_lines
 		WHERE order_id = $1`, id)
-	tx.Exec(`
+	tx.Queue(`
 		UPDATE purchased b
 		SET units = b.units - l.quantity
 		FROM order_lines l

@@ -138,7 +138,7 @@ func find(items []item, sku string) *item {
 // purchase took, and CHECK (stock >= 0) refuses to oversell. This is the last line of defence.
 func (p *purchase) take(tx *pgtx.Tx) {
 	for _, l := range p.lines {
-		tx.Exec(`
+		tx.Queue(`
 			UPDATE products
 			SET stock = stock - $2, version = version + 1
 			WHERE sku = $1`, l.SKU, l.Quantity)
@@ -151,7 +151,7 @@ func (s *Service) record(ctx context.Context, tx *pgtx.Tx, p *purchase, items []
 	if err := p.countLimited(ctx, tx, items); err != nil {
 		return Reply{}, err
 	}
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
 		VALUES ($1, $2, $3, 'confirmed', $4, $5)`,
 		order.ID, order.Client, p.Key, order.Total, order.Currency)
@@ -159,11 +159,11 @@ func (s *Service) record(ctx context.Context, tx *pgtx.Tx, p *purchase, items []
 	for i, l := range order.Lines {
 		quantities[i], prices[i] = l.Quantity, l.UnitPrice
 	}
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO order_lines (order_id, sku, quantity, unit_price)
 		SELECT $1, l.* FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS l`,
 		order.ID, p.skus, quantities, prices)
-	tx.Exec(`
+	tx.Queue(`
 		INSERT INTO stock_movements (sku, kind, quantity, order_id)
 		SELECT l.sku, 'sale', -l.quantity, $1
 		FROM unnest($2::text[], $3::bigint[]) AS l(sku, quantity)`,

@@ -193,7 +193,7 @@ func (b *batch) guard(waiting []*operation) {
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	for _, id := range slices.Compact(ids) {
-		b.reads = append(b.reads, pgtx.Query[versioned](b.Tx, `
+		b.reads = append(b.reads, pgtx.QueueRows[versioned](b.Tx, `
 			UPDATE accounts
 			SET fence = $2, fence_epoch = $3
 			WHERE id = $1
@@ -282,7 +282,7 @@ func (b *batch) record() {
 			}
 		}
 	}
-	b.Exec(`
+	b.Queue(`
 		UPDATE accounts
 		SET balance = a.balance, version = a.version
 		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, balance, version)
@@ -294,7 +294,7 @@ func (b *batch) record() {
 		ids[i], clients[i], from[i], to[i] = tr.ID, tr.Client, tr.From, tr.To
 		keys[i], amounts[i], currencies[i], times[i] = tr.key, tr.Amount, tr.Currency, tr.CreatedAt
 	}
-	b.Exec(`
+	b.Queue(`
 		INSERT INTO transfers (id, client_id, idempotency_key, from_id, to_id, amount, currency, state, settled, created_at, ended_at)
 		SELECT t.id, t.client_id, t.key, t.from_id, t.to_id, t.amount, t.currency, 'posted', t.amount, t.at, t.at
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::bigint[], $7::text[], $8::timestamptz[])
@@ -305,7 +305,7 @@ func (b *batch) record() {
 	for i, e := range b.notes {
 		transfers[i], accounts[i], deltas[i], versions[i] = e.transfer, e.account, e.delta, e.version
 	}
-	b.Exec(`
+	b.Queue(`
 		INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch)
 		SELECT e.*, $5, $6
 		FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) AS e`,

@@ -31,7 +31,7 @@ func (a *attempt) short(ctx context.Context, from *account, tr Transfer, availab
 	if from.Held < missing {
 		return a.s.refuse(tr, refusal)
 	}
-	due := pgtx.Query[Transfer](a.Tx, selectTransfer+`
+	due := pgtx.QueueRows[Transfer](a.Tx, selectTransfer+`
 		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()
 		ORDER BY expires_at
 		LIMIT $2`, from.ID, dueMax)

@@ -130,13 +130,13 @@ func (a *attempt) endHold(c change) {
 	if c.to == Expired {
 		condition = `expires_at <= clock_timestamp()`
 	}
-	a.ended = a.Exec(`
+	a.ended = a.Queue(`
 		UPDATE transfers
 		SET state = $2, settled = $3, ended_at = clock_timestamp()
 		WHERE id = $1
 		AND state = 'reserved'
 		AND `+condition, a.id, c.to, c.settled)
-	a.hold = pgtx.Query[Transfer](a.Tx, selectTransfer+` WHERE id = $1`, a.id)
+	a.hold = pgtx.QueueRows[Transfer](a.Tx, selectTransfer+` WHERE id = $1`, a.id)
 }
 
 // holdNow returns the hold after that statement, and whether this attempt ended it.

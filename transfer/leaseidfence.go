@@ -40,7 +40,7 @@ func (s *Service) leaseIDFence(ctx context.Context, o *operation) (Reply, error)
 			a.read(selectAccounts, o.pair())
 			reply, err := a.readAndDecide(ctx)
 			if err == nil {
-				a.Exec(`UPDATE accounts SET lease_token = $2 WHERE id = $1`, o.from, token)
+				a.Queue(`UPDATE accounts SET lease_token = $2 WHERE id = $1`, o.from, token)
 			}
 			return reply, err
 		})

@@ -104,7 +104,7 @@ func (s *Service) transact(ctx context.Context, o *operation, body func(context.
 
 // read queues a statement that returns accounts.
 func (a *attempt) read(sql string, args ...any) {
-	a.reads = append(a.reads, pgtx.Query[account](a.Tx, sql, args...))
+	a.reads = append(a.reads, pgtx.QueueRows[account](a.Tx, sql, args...))
 }
 
 // readAndDecide runs after the locks are taken, in strategies that read inside their only transaction.
@@ -171,7 +171,7 @@ func (a *attempt) find(id uuid.UUID) *account {
 func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 	a.save(accounts...)
 	if a.change == nil {
-		a.Exec(`
+		a.Queue(`
 			INSERT INTO transfers (id, client_id, idempotency_key, from_id, to_id, amount, currency,
 			                       state, settled, created_at, expires_at, ended_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
@@ -180,7 +180,7 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 	}
 	if tr.Settled > 0 {
 		// Each entry has the fence of this write, and the version of its account after it.
-		a.Exec(`
+		a.Queue(`
 			INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch)
 			SELECT $1, a.id, e.delta, a.version, $4, $5
 			FROM unnest($2::uuid[], $3::bigint[]) AS e(id, delta)
@@ -197,7 +197,7 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 func (a *attempt) save(accounts ...*account) {
 	slices.SortFunc(accounts, func(a, b *account) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, row := range accounts {
-		a.Exec(`
+		a.Queue(`
 			UPDATE accounts
 			SET balance = $2, held = $3, version = version + 1
 			WHERE id = $1`, row.ID, row.Balance, row.Held)

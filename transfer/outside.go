@@ -54,7 +54,7 @@ func (a *attempt) readOutside(ctx context.Context, fence locking.Fence) error {
 		return err
 	}
 	a.guard(fence)
-	a.Exec("commit")
+	a.Queue("commit")
 	if err := a.guarded(ctx); err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func (a *attempt) writeOutside(ctx context.Context, write string) error {
 		return err
 	}
 	for _, id := range a.pair() {
-		a.Exec(write, id, int64(a.fence), a.epoch)
+		a.Queue(write, id, int64(a.fence), a.epoch)
 	}
-	a.Exec(`
+	a.Queue(`
 		SELECT 1 / (count(*) = 2)::int
 		FROM accounts
 		WHERE id = ANY($1)

@@ -12,7 +12,7 @@ func (s *Service) row(ctx context.Context, o *operation) (Reply, error) {
 	return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 		// ORDER BY sorts before FOR UPDATE locks, by a key that never changes. So X→Y and
 		// Y→X both lock X first.
-		a.Exec(`
+		a.Queue(`
 			SELECT FROM accounts
 			WHERE id = ANY($1)
 			ORDER BY id

@@ -60,7 +60,8 @@ func (b *background) under(ctx context.Context) (context.Context, context.Cancel
 
 // free frees what an owner has until the server has answered, for at most one TTL: after that nothing is left, unless it is
 // Lasting. A request that arrives later takes the keys for one TTL at most. Then it calls done.
-func (b *background) free(s *Store, l locking.Lease, done func()) {
+// False: it has not begun.
+func (b *background) free(s *Store, l locking.Lease, done func()) (begun bool) {
 	b.mu.Lock()
 	most := freesMax
 	if s.o.Tickets {
@@ -72,7 +73,7 @@ func (b *background) free(s *Store, l locking.Lease, done func()) {
 	}
 	b.mu.Unlock()
 	if full {
-		return
+		return false
 	}
 	ended := func() {
 		b.mu.Lock()
@@ -97,13 +98,25 @@ func (b *background) free(s *Store, l locking.Lease, done func()) {
 	if !started {
 		ended()
 	}
+	return started
+}
+
+// join counts a caller among the work that close waits for. False: the Store is closed.
+func (b *background) join() (leave func(), open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed() {
+		return nil, false
+	}
+	b.work.Add(1)
+	return b.work.Done, true
 }
 
 func (b *background) freed(ctx context.Context, s *Store, l locking.Lease) bool {
 	limited, cancel := context.WithTimeout(ctx, s.o.Limit)
 	defer cancel()
 	err := s.driver.Free(limited, l)
-	return err == nil || errors.Is(err, locking.ErrLost)
+	return err == nil || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrClosed)
 }
 
 // pause waits for d. It returns false, at once, when ctx ends first.

@@ -13,7 +13,7 @@
 //	another has a key            an error that matches locking.ErrBusy
 //	the lease is over            locking.ErrLost, from Keep and Free
 //	the server refused           Refused(err): nothing was done
-//	the request was not sent     Unsent(err): nothing was done; or Again(err)
+//	the request was not sent     Unsent(err): nothing was done; or Again(err), Anew(err)
 //	there is no answer           any other error: the request may have taken effect, or may still do so
 //
 // The Store does what all stores need:
@@ -110,7 +110,7 @@ type Options struct {
 	Lasting bool            // what an owner has does not end with the TTL, but with its process: at Until the Store frees it
 	Limit   time.Duration   // of a request, but of one that waits in a queue; 0: a sixth of the TTL
 	OneKey  bool            // a lease has one key
-	Queues  bool            // Take waits in a queue of the server
+	Queues  bool            // Take waits in a queue of the server, and limits each of its requests itself
 	Tickets bool            // the server keeps a ticket of each waiter, which Free removes: there is no line in the process
 	Shared  bool            // a key has several holders at once: see locking.Nested
 	Pause   locking.Backoff // between two requests of a waiter
@@ -128,7 +128,7 @@ func DefaultLimit(ttl time.Duration) time.Duration { return ttl / 6 }
 // undone is an error after which it is certain that nothing was done.
 type undone struct {
 	error
-	unsent, again bool
+	unsent, again, anew bool
 }
 
 func (e *undone) Unwrap() error { return e.error }
@@ -147,15 +147,23 @@ func Unsent(err error) error { return &undone{error: err, unsent: true} }
 // Again is Unsent for a reason that passes soon, such as an election: a request to take keys is repeated for half the TTL.
 func Again(err error) error { return &undone{error: err, unsent: true, again: true} }
 
-// Known reports whether err says that nothing was done: it is Refused, Unsent or Again.
+// Anew is Again for a waiter that has lost its place in a queue of the server, after any time: it begins anew, and is repeated for
+// half the TTL from then on.
+func Anew(err error) error { return &undone{error: err, unsent: true, again: true, anew: true} }
+
+// Known reports whether err says that nothing was done: it is Refused, Unsent, Again or Anew.
 func Known(err error) bool {
 	var done *undone
 	return errors.As(err, &done)
 }
 
-func isAgain(err error) bool {
+// known returns what a driver has said of an error.
+func known(err error) (what undone) {
 	var done *undone
-	return errors.As(err, &done) && done.again
+	if errors.As(err, &done) {
+		what = *done
+	}
+	return what
 }
 
 // OneKey checks the keys of a lease that has one.

@@ -39,6 +39,11 @@ func send[T any](s *Store, ctx context.Context, unlimited bool, request func(con
 		case a := <-answers:
 			reply, err = a.reply, a.err
 		case <-limited.Done():
+			select { // both may be there
+			case a := <-answers:
+				return a.reply, result(ctx, a.err)
+			default:
+			}
 			if err = limited.Err(); ctx.Err() == nil { // the driver may be about to say that it has sent nothing
 				select {
 				case a := <-answers:
@@ -87,10 +92,11 @@ func result(ctx context.Context, err error) error {
 		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 			err = fmt.Errorf("%w: %w", end, err)
 		}
-		if err = fmt.Errorf("no connection: %w", masked(ctx, err)); done.again {
-			err = Again(err) // the mask has removed it
+		err = masked(ctx, err)
+		if !done.anew {
+			err = fmt.Errorf("no connection: %w", err)
 		}
-		return err
+		return &undone{err, true, done.again, done.anew} // the mask has removed it
 	}
 	return NoAnswer(ctx, err)
 }

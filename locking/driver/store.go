@@ -32,6 +32,7 @@ type Store struct {
 // holder is a lease with a place in the line.
 type holder struct {
 	place *locking.Place[string]
+	until time.Time
 	end   *time.Timer // at Until; nil: it has none
 }
 
@@ -111,6 +112,11 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (l locking.Lease, e
 	if keys, err = s.check(ctx, keys); err != nil {
 		return l, err
 	}
+	left, open := s.back.join() // Close waits until it has left its queue
+	if !open {
+		return l, locking.ErrClosed
+	}
+	defer left()
 	waiting, stop := s.back.under(ctx)
 	defer stop()
 	place, err := s.enter(waiting, keys)
@@ -252,12 +258,16 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 			}
 			return l, false, nil
 		}
-		if time.Since(sent) > s.o.TTL/2 { // it has waited in a queue
+		why := known(err)
+		if why.anew {
 			deadline = time.Now().Add(s.o.TTL / 2)
 		}
 		last := errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrClosed) || time.Now().Add(rest).After(deadline)
 		switch {
-		case !unknown && !isAgain(err):
+		case !unknown && !why.again:
+			if why.unsent && s.o.Queues { // a client that repeats a request tells only of the last time
+				s.undo(l)
+			}
 			return l, false, err
 		case !last && pause(ctx, rest):
 			continue
@@ -268,8 +278,13 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 			if !errors.Is(err, locking.ErrBusy) {
 				err = NoAnswer(ctx, err)
 			}
-		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			err = fmt.Errorf("%w: %w", ctx.Err(), err)
+		default:
+			if s.o.Queues {
+				s.undo(l)
+			}
+			if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+				err = fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
 		}
 		return l, unknown, err
 	}
@@ -279,15 +294,14 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 // been executed after that.
 func (s *Store) undo(l locking.Lease) {
 	l.Fence = 0
-	if (s.o.Tickets || s.o.Queues) && s.back.closed() { // nothing starts any more: the waiter leaves the queue itself
+	begun := s.back.free(s, l, func() {
+		time.AfterFunc(s.o.Limit, func() { s.back.free(s, l, func() {}) })
+	})
+	if !begun && s.back.closed() && (s.o.Tickets || s.o.Queues) { // nothing starts any more: the waiter leaves the queue itself
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Limit)
 		defer cancel()
 		_ = s.driver.Free(limited, l)
-		return
 	}
-	s.back.free(s, l, func() {
-		time.AfterFunc(s.o.Limit, func() { s.back.free(s, l, func() {}) })
-	})
 }
 
 // hold notes that l has a place, until it is released or its Until has come.
@@ -295,7 +309,7 @@ func (s *Store) hold(l locking.Lease, place *locking.Place[string]) {
 	if place == nil {
 		return
 	}
-	h := &holder{place: place}
+	h := &holder{place: place, until: l.Until}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[l.Owner] = h
@@ -349,8 +363,15 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	l.Until = sent.Add(s.trust)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.held[l.Owner]; h != nil && h.end.Stop() {
+	switch h := s.held[l.Owner]; {
+	case h != nil && h.end.Stop():
+		if h.until.After(l.Until) { // a renewal that was sent later was answered before
+			l.Until = h.until
+		}
+		h.until = l.Until
 		h.end = time.AfterFunc(time.Until(l.Until), func() { s.over(l) })
+	case s.o.Lasting: // its end has come meanwhile, and it is being freed
+		return l, locking.ErrLost
 	}
 	return l, nil
 }

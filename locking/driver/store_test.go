@@ -25,7 +25,8 @@ type script struct {
 	take func(ctx context.Context, n int, wait bool) error // of request n, from 0; nil: granted
 	free func(ctx context.Context, l locking.Lease) error  // nil: freed
 
-	keep  error         // of each Keep
+	keep  error // of each Keep, after a time
+	slow  time.Duration
 	until time.Duration // of each grant, from begun; 0: the Store's
 
 	mu    sync.Mutex
@@ -53,7 +54,13 @@ func (d *script) Take(ctx context.Context, _ []string, owner string, wait bool) 
 	return g, d.take(ctx, n, wait)
 }
 
-func (d *script) Keep(context.Context, locking.Lease) error { return d.keep }
+func (d *script) Keep(context.Context, locking.Lease) error {
+	d.mu.Lock()
+	slow := d.slow
+	d.mu.Unlock()
+	time.Sleep(slow)
+	return d.keep
+}
 
 func (d *script) Free(ctx context.Context, l locking.Lease) error {
 	d.mu.Lock()
@@ -623,15 +630,85 @@ func TestAcquire_ThatLeavesTheQueueOfTheServerIsFreed(t *testing.T) {
 	})
 }
 
-// After a Close that ends the wait nothing starts in the background.
+// After a Close that ends the wait nothing starts in the background: the waiter frees its place, and Close waits for that.
 func TestClose_ALeavingWaiterFreesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newScript()
 		d.take = func(ctx context.Context, _ int, _ bool) error { <-ctx.Done(); return locking.ErrBusy }
-		s := open(t, d, queues)
-		time.AfterFunc(time.Second, s.Close)
-		if _, err := s.Acquire(t.Context(), "k"); !errors.Is(err, locking.ErrClosed) || len(d.frees) != 1 {
-			t.Errorf("%v, freed %d times, want ErrClosed and 1", err, len(d.frees))
+		d.free = func(context.Context, locking.Lease) error { time.Sleep(time.Second); return nil }
+		s, ended := open(t, d, queues), make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(t.Context(), "k")
+			ended <- err
+		}()
+		synctest.Wait()
+		closed := time.Now()
+		s.Close()
+		if len(d.frees) != 1 || time.Since(closed) != time.Second {
+			t.Errorf("freed %d times, Close took %v", len(d.frees), time.Since(closed))
+		}
+		if err := <-ended; !errors.Is(err, locking.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
+}
+
+// A renewal that is answered when the lease is already being freed does not prolong it.
+func TestRenew_DoesNotReviveWhatIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.slow = 3 * time.Second
+		s := open(t, d, lasting)
+		l, err := s.TryAcquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if l, err := s.Renew(t.Context(), l); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("%+v, %v, want ErrLost: its Until has passed", l, err)
+		}
+	})
+}
+
+// Of two renewals the one that was sent later counts, in whatever order they are answered.
+func TestRenew_UntilNeverGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		s := open(t, d, lasting)
+		l, err := s.TryAcquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.slow = 3 * time.Second
+		first := make(chan locking.Lease)
+		go func() {
+			l, err := s.Renew(t.Context(), l)
+			if err != nil {
+				t.Error(err)
+			}
+			first <- l
+		}()
+		time.Sleep(time.Second)
+		d.mu.Lock()
+		d.slow = 0
+		d.mu.Unlock()
+		second, err := s.Renew(t.Context(), l)
+		if early := <-first; err != nil || !early.Until.Equal(second.Until) {
+			t.Errorf("Until is %v, then %v: %v", second.Until.Sub(d.begun), early.Until.Sub(d.begun), err)
+		}
+	})
+}
+
+// A client may have sent a request before the time of which it tells.
+func TestAcquire_NotSentToAQueueIsFreedAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newScript()
+		d.take = answers(driver.Unsent(errRefused))
+		_, err := open(t, d, queues).Acquire(t.Context(), "k")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if errors.Is(err, locking.ErrOutcomeUnknown) || !errors.Is(err, errRefused) || len(d.frees) != 2 {
+			t.Errorf("%v, freed %d times", err, len(d.frees))
 		}
 	})
 }
@@ -644,7 +721,7 @@ func TestAcquire_WaitsAgainWhenItsPlaceIsLost(t *testing.T) {
 		d.take = func(_ context.Context, n int, _ bool) error {
 			time.Sleep(time.Hour)
 			if n < 2 {
-				return driver.Again(errors.New("the place in the queue is gone"))
+				return driver.Anew(errors.New("the place in the queue is gone"))
 			}
 			return nil
 		}

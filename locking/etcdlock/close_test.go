@@ -77,7 +77,7 @@ func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
 }
 
 // Close waits for all goroutines (goleak checks after each run), even when etcd does not
-// answer and orphans are still to be removed; and it does not wait for the TTL.
+// answer and requests are still to be undone; and it does not wait for the TTL.
 func TestClose_WaitsForTheBackgroundWork(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second

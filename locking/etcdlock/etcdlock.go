@@ -45,7 +45,8 @@ type Store struct {
 	locks *locks
 }
 
-// New makes a Store whose leases last ttl. etcd must be available: if all endpoints refuse a connection, New fails at once.
+// New makes a Store whose leases last ttl. Of a grant, at least a third of it is left; Renew begins it anew. etcd must be
+// available: if all endpoints refuse a connection, New fails at once.
 // A TTL that etcd would round, or raise to its minimum of 1.5 elections (2 s with its defaults), is locking.ErrTTL.
 func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Options) (*Store, error) {
 	if err := locking.CheckClient(client); err != nil {
@@ -59,7 +60,7 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	if err != nil {
 		return nil, err
 	}
-	d := &locks{client: client, prefix: prefix, ttl: ttl, left: map[string]*lease{}}
+	d := &locks{client: client, prefix: prefix, ttl: ttl, left: map[string][]*lease{}}
 	opening, cancel := context.WithTimeout(ctx, driver.DefaultLimit(ttl))
 	defer cancel()
 	if err = d.reach(opening); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ type locks struct {
 	sameEpoch clientv3.Cmp // the condition that etcd still has its value, in each transaction: it costs no request
 
 	mu   sync.Mutex
-	free []*lease          // which no owner has
-	left map[string]*lease // by owner: those of requests to take keys that may have put a waiter, or may still do so
+	free []*lease            // which no owner has
+	left map[string][]*lease // by owner: those of requests to take keys that may have put a waiter, or may still do so
 }
 
 // Check refuses a request after Close of the client, which would repeat it until its time-out.
@@ -49,36 +50,45 @@ func (d *locks) Take(ctx context.Context, keys []string, owner string, wait bool
 	if err != nil {
 		return driver.Grant{}, err
 	}
+	d.mu.Lock()
+	d.left[owner] = append(d.left[owner], l)
+	d.mu.Unlock()
 	w := &waiter{locks: d, lease: l, keys: keys}
-	if err = w.enter(ctx, wait); err == nil {
-		return driver.Grant{Fence: locking.Fence(w.fence), Mark: mark(l.id, w.fence), Until: l.until}, nil
+	err = w.enter(ctx, wait)
+	if err == nil && ctx.Err() != nil { // perhaps its caller has left
+		err = ctx.Err()
+	} else if err == nil || w.none {
+		d.settle(owner, l)
 	}
 	if w.none {
 		d.keepFree(l)
-	} else {
-		d.mu.Lock()
-		d.left[owner] = l
-		d.mu.Unlock()
 	}
-	return driver.Grant{}, err
+	return driver.Grant{Fence: locking.Fence(w.fence), Mark: mark(l.id, w.fence), Until: l.until}, err
 }
 
-// withdraw undoes an earlier request of owner without an answer. etcd deletes its waiters, and refuses the request if it
+// settle notes that nothing is left of a request of owner, or that its outcome is known.
+func (d *locks) settle(owner string, l *lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rest := slices.DeleteFunc(d.left[owner], func(other *lease) bool { return other == l })
+	if d.left[owner] = rest; len(rest) == 0 {
+		delete(d.left, owner)
+	}
+}
+
+// withdraw undoes earlier requests of owner without an answer. etcd deletes its waiters, and refuses a request if it
 // arrives later: its lease is gone. False: there was none.
 func (d *locks) withdraw(ctx context.Context, owner string) (was bool, _ error) {
 	d.mu.Lock()
-	l := d.left[owner]
+	left := slices.Clone(d.left[owner])
 	d.mu.Unlock()
-	if l == nil {
-		return false, nil
+	for _, l := range left {
+		if err := d.revoke(ctx, l.id); err != nil {
+			return true, err
+		}
+		d.settle(owner, l)
 	}
-	if err := d.revoke(ctx, l.id); err != nil {
-		return true, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.left, owner)
-	return true, nil
+	return len(left) > 0, nil
 }
 
 // Keep checks that the lease has all keys, and then begins its TTL again. If it has lost one, the others are deleted.
@@ -118,7 +128,9 @@ func (d *locks) Free(ctx context.Context, l locking.Lease) error {
 	if err != nil || !held {
 		return orLost(err)
 	}
-	d.keepFree(&lease{id, l.Until})
+	if l.Until != l.Until.Round(0) { // it has a monotonic reading, and so is of this process
+		d.keepFree(&lease{id, l.Until})
+	}
 	return nil
 }
 
@@ -191,6 +203,11 @@ func (d *locks) keepFree(l *lease) {
 	defer d.mu.Unlock()
 	for len(d.free) > 0 && time.Now().After(d.free[0].until) {
 		d.free = d.free[1:]
+	}
+	for owner, left := range d.left { // what etcd has ended need not be revoked
+		if time.Since(left[len(left)-1].until) > d.ttl {
+			delete(d.left, owner)
+		}
 	}
 	if time.Now().Before(l.until) {
 		d.free = append(d.free, l)

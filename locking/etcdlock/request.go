@@ -46,6 +46,8 @@ func (d *locks) classify(ctx context.Context, err error) error {
 		return locking.ErrLost
 	case errors.Is(err, rpctypes.ErrNoSpace): // of a lease, or of a release, which is repeated
 		return driver.Refused(fmt.Errorf("%w: %w", ErrNoSpace, err))
+	case passes(err):
+		return driver.Again(err)
 	case refused(err):
 		return driver.Refused(err)
 	case ctx.Err() != nil && d.client.ActiveConnection().GetState() != connectivity.Ready:
@@ -61,6 +63,9 @@ func (d *locks) classify(ctx context.Context, err error) error {
 
 // why returns why there is no connection.
 func (d *locks) why(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) { // the caller has left
+		return ctx.Err()
+	}
 	if err := d.reach(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -81,14 +86,19 @@ func (d *locks) reach(ctx context.Context) error {
 	return nil // the next request returns any other error
 }
 
+// passes reports whether a member refused a request because it has no leader (see clientv3.WithRequireLeader), or is too far behind.
+func passes(err error) bool {
+	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests)
+}
+
 // refused reports whether err is an answer of etcd that means that nothing was done.
 // These are the errors that etcd detects before it changes anything: in the request,
 // in the sender's permissions, in the lease, or because the member has no leader or is
 // too far behind. After any other error the request may have taken effect, for example
 // after "Unavailable": the leader's proposal may be committed although the leader is gone.
 func refused(err error) bool {
-	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests) {
-		return true // see clientv3.WithRequireLeader
+	if passes(err) {
+		return true
 	}
 	var answer rpctypes.EtcdError
 	if !errors.As(err, &answer) {

@@ -32,7 +32,7 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 			if !errors.Is(err, ErrNoSpace) || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("got %+v and %v, want ErrNoSpace", l, err)
 			}
-			locktest.Eventually(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
+			locktest.Eventually(t, "it is undone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
 			locktest.Released(t, other, locktest.Taken(t, other, "a", "b"))
 			locktest.Released(t, store, locktest.Taken(t, store, "a", "b"))
 		})

@@ -44,7 +44,8 @@ func (w *waiter) enter(ctx context.Context, wait bool) error {
 	answer, err := w.client.Txn(limited).If(conditions...).Then(ops...).Else(clientv3.OpGet(epochKey(w.prefix))).Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound): // it has ended before its time
-		w.none, w.lease.until = true, time.Time{}
+		w.none = true
+		w.trust(time.Time{})
 		return driver.Again(err)
 	case errors.Is(err, rpctypes.ErrNoSpace): // see ErrNoSpace: the names may be there
 		return w.leave(ctx, fmt.Errorf("%w: %w", ErrNoSpace, err))
@@ -70,9 +71,10 @@ func (w *waiter) enter(ctx context.Context, wait bool) error {
 // leave revokes the lease with all that the waiter may have in etcd, and returns why as a refusal.
 func (w *waiter) leave(ctx context.Context, why error) error {
 	if err := w.revoke(ctx, w.lease.id); err != nil {
-		return fmt.Errorf("%w: %w", err, why)
+		return fmt.Errorf("%w, and what it may have done could not be undone: %v", why, err)
 	}
-	w.none, w.lease.until = true, time.Time{}
+	w.none = true
+	w.trust(time.Time{})
 	return driver.Refused(why)
 }
 
@@ -99,23 +101,28 @@ func predecessor(answer *clientv3.TxnResponse) string {
 // unavailable, as long as its lease does.
 func (w *waiter) await(ctx context.Context, answer *clientv3.TxnResponse) (err error) {
 	for before := predecessor(answer); before != ""; before = predecessor(answer) {
-		next := w.watch(ctx, before, answer.Header.Revision)
-		for next == nil {
-			if ctx.Err() != nil {
+		w.watch(ctx, before, answer.Header.Revision)
+		for answer = nil; answer == nil; {
+			switch {
+			case w.client.Ctx().Err() != nil:
+				return errClosed
+			case ctx.Err() != nil:
 				return locking.ErrBusy
 			}
 			if err = w.prolong(ctx); err == nil {
-				next, err = w.read(ctx)
+				answer, err = w.read(ctx)
 			}
 			switch {
 			case err == nil:
-			case errors.Is(err, errPlace), refused(err) && !errors.Is(err, rpctypes.ErrNoLeader), time.Now().After(w.lease.until):
+			case errors.Is(err, errPlace), time.Now().After(w.lease.until):
 				return err
+			case refused(err) && !passes(err):
+				return w.leave(ctx, err)
 			default:
+				answer = nil
 				pause(ctx, w.ttl/50)
 			}
 		}
-		answer = next
 	}
 	return nil
 }
@@ -126,8 +133,8 @@ func (w *waiter) await(ctx context.Context, answer *clientv3.TxnResponse) (err e
 // the queues are read once more during the watch, so that no event is missed, whatever
 // has been compacted. (A watch from the read's revision on would miss none either, but
 // etcd serves watches that start in the past only every 100 ms, and in a busy etcd all
-// of them do.) That read is the result, if it has found a change.
-func (w *waiter) watch(ctx context.Context, name string, read int64) (changed *clientv3.TxnResponse) {
+// of them do.)
+func (w *waiter) watch(ctx context.Context, name string, read int64) {
 	ctx, stop := context.WithTimeout(clientv3.WithRequireLeader(ctx), w.ttl/3)
 	defer stop()
 	events := w.client.Watch(ctx, name, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
@@ -137,16 +144,16 @@ func (w *waiter) watch(ctx context.Context, name string, read int64) (changed *c
 			switch {
 			case !open || e.Err() != nil && e.CompactRevision == 0: // no leader, or the client is closed
 				pause(ctx, w.ttl/50)
-				return nil
+				return
 			case len(e.Events) > 0, e.CompactRevision > 0:
-				return nil
+				return
 			case e.Created && e.Header.Revision > read:
 				if answer, err := w.read(ctx); err != nil || predecessor(answer) != name {
-					return answer
+					return // await reads again
 				}
 			}
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
@@ -161,7 +168,7 @@ func (w *waiter) read(ctx context.Context) (*clientv3.TxnResponse, error) {
 	defer cancel()
 	answer, err := w.client.Txn(limited).If(conditions...).Then(w.predecessors(w.fence - 1)...).Commit()
 	if err == nil && !answer.Succeeded {
-		return nil, driver.Again(errPlace)
+		return nil, driver.Anew(errPlace)
 	}
 	return answer, err
 }
@@ -169,8 +176,8 @@ func (w *waiter) read(ctx context.Context) (*clientv3.TxnResponse, error) {
 // prolong begins the TTL of the lease again, if a third of it is over.
 func (w *waiter) prolong(ctx context.Context) error {
 	sent := time.Now()
-	trust := w.ttl - driver.DefaultMargin(w.ttl)
-	if w.lease.until.Sub(sent) > trust-w.ttl/3 {
+	whole := w.ttl - driver.DefaultMargin(w.ttl)
+	if w.lease.until.Sub(sent) > whole-w.ttl/3 {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, driver.DefaultLimit(w.ttl))
@@ -178,11 +185,18 @@ func (w *waiter) prolong(ctx context.Context) error {
 	_, err := w.client.KeepAliveOnce(limited, w.lease.id)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return driver.Again(errPlace)
+		return driver.Anew(errPlace)
 	case err == nil:
-		w.lease.until = sent.Add(trust)
+		w.trust(sent.Add(whole))
 	}
 	return err
+}
+
+// trust sets until when the lease is trusted. Only the waiter itself changes it.
+func (w *waiter) trust(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lease.until = until
 }
 
 // pause waits for d, or until ctx ends.

@@ -41,8 +41,15 @@ func (d *locks) Take(ctx context.Context, keys []string, owner string, wait bool
 		if ctx.Err() != nil { // Free may have been here
 			return driver.Grant{}, ctx.Err()
 		}
-		if err := n.enter(ctx, wait); err != nil {
+		switch err := n.enter(ctx, wait); {
+		case err == nil:
+		case n.path == "" && !n.lost:
+			d.forget(n)
 			return driver.Grant{}, err
+		case errors.Is(err, locking.ErrBusy), errors.Is(err, locking.ErrClosed), errors.Is(err, errSession):
+			return driver.Grant{}, err
+		default: // whatever this request was answered, its node may be there
+			return driver.Grant{}, fmt.Errorf("%w: %v", errNoAnswer, err)
 		}
 		return driver.Grant{Fence: locking.Fence(n.fence), Until: n.sent.Add(d.trust())}, nil
 	})
@@ -74,6 +81,9 @@ func (d *locks) Free(ctx context.Context, l locking.Lease) error {
 	_, err := await(ctx, d.client, func() (struct{}, error) {
 		n.mu.Lock() // of a Take that is under way: what it creates is found
 		defer n.mu.Unlock()
+		if ctx.Err() != nil {
+			return struct{}{}, ctx.Err()
+		}
 		return struct{}{}, n.remove()
 	})
 	return err
@@ -164,7 +174,7 @@ func (n *node) enter(ctx context.Context, wait bool) error {
 		}
 	}
 	if x.over() {
-		return driver.Again(errSession)
+		return driver.Anew(errSession)
 	}
 	n.locks.mu.Lock()
 	n.granted = n.fence
@@ -299,9 +309,9 @@ func (n *node) await(ctx context.Context, wait bool) error {
 		switch {
 		case errors.Is(err, errGone):
 			n.path, n.fence = "", 0
-			return driver.Again(err)
+			return driver.Anew(err)
 		case n.session.over():
-			return driver.Again(errSession)
+			return driver.Anew(errSession)
 		case err != nil && !wait:
 			return classify(err)
 		case ctx.Err() != nil:
@@ -419,12 +429,14 @@ func (n *node) remove() error {
 	}
 	err := n.call(func() error { return n.conn.Delete(n.path, -1) })
 	switch {
-	case err == nil, errors.Is(err, zk.ErrNoNode) && n.deleting:
+	case err == nil, errors.Is(err, zk.ErrNoNode):
+		was := n.deleting || err == nil
+		n.path, n.lost = "", false
 		n.forget(n)
+		if !was {
+			return locking.ErrLost
+		}
 		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		n.forget(n)
-		return locking.ErrLost
 	}
 	if err = classify(err); errors.Is(err, errNoAnswer) {
 		n.deleting = true

@@ -179,3 +179,48 @@ func TestAcquire_WaitersShareAWatch(t *testing.T) {
 	locktest.Released(t, a, held)
 	locktest.Eventually(t, "no watch is left", func() bool { return b.watching.Load() == 0 })
 }
+
+// Requests that create no node leave nothing in the Store.
+func TestTryAcquire_BusyLeavesNothing(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	a, b := g.must(t, time.Minute), g.must(t, time.Minute)
+	held := locktest.Taken(t, a, "k")
+	for range 5 {
+		locktest.WantHeld(t, b, "k")
+	}
+	b.locks.mu.Lock()
+	if n := len(b.nodes); n != 0 {
+		t.Errorf("%d nodes are remembered", n)
+	}
+	b.locks.mu.Unlock()
+	locktest.Released(t, a, held)
+	if n := len(a.nodes); n != 0 {
+		t.Errorf("%d nodes are remembered after the release", n)
+	}
+}
+
+// A waiter that leaves while no server can be reached is removed when one can: its session lives on.
+func TestAcquire_ThatLeavesDuringAnOutageIsRemoved(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	look := g.must(t, time.Minute)
+	held := locktest.Taken(t, look, "k")
+	waiter, p := g.viaProxy(t, 20*time.Second)
+	session := sessionOf(waiter)
+	ctx, cancel := context.WithCancel(t.Context())
+	left := acquireInBackground(ctx, waiter, "k")
+	awaitQueue(t, look, "k", 2)
+	awaitWatch(t, waiter)
+	p.Down()
+	cancel()
+	if got := <-left; !errors.Is(got.error, context.Canceled) {
+		t.Errorf("got %v, want Canceled", got.error)
+	}
+	p.Up(t)
+	awaitQueue(t, look, "k", 1)
+	if sessionOf(waiter) != session {
+		t.Error("the session has ended: this shows nothing")
+	}
+	locktest.Released(t, look, held)
+}

@@ -66,8 +66,10 @@ func (c *client) identify(id int64, timeout time.Duration) {
 	c.opened = make(chan struct{})
 }
 
-// ready returns the session. It waits for one as long as ctx.
+// ready returns the session. It waits for one as long as for an answer.
 func (c *client) ready(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout())
+	defer cancel()
 	for {
 		c.mu.Lock()
 		x, opened := c.session, c.opened

@@ -88,8 +88,11 @@ func (c *client) start(ctx context.Context, login string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	x, err := c.ready(ctx)
-	if err != nil {
-		return fmt.Errorf("open a session: %w", err)
+	for err != nil {
+		if ctx.Err() != nil || errors.Is(err, locking.ErrTTL) {
+			return fmt.Errorf("open a session: %w", err)
+		}
+		x, err = c.ready(ctx)
 	}
 	if x.timeout != c.ttl {
 		return fmt.Errorf("%w: %v: ZooKeeper makes it %v", locking.ErrTTL, c.ttl, x.timeout)

@@ -149,7 +149,7 @@ func (t *Tx) replies(ctx context.Context, requests []*Op) (results []Result, ope
 		return nil, nil, err
 	}
 	if len(rows) > 0 {
-		t.Exec(barrier) // the locks have written nothing if they found no row
+		t.Queue(barrier) // the locks have written nothing if they found no row
 	}
 	results = make([]Result, len(requests))
 	closed := make(map[primaryKey]bool, len(requests))
@@ -197,7 +197,7 @@ func (t *Tx) storeAll(ctx context.Context, requests []*Op, results []Result, ope
 			clients[i], keys[i], fingerprints[i], statuses[i] = r.Client, r.Key, r.Fingerprint[:], int32(reply.Status)
 			bodies[i] = append([]byte{}, reply.Body...) // never NULL
 		}
-		t.Exec("SET LOCAL lock_timeout = " + milliseconds(BatchKeyWait))
+		t.Queue("SET LOCAL lock_timeout = " + milliseconds(BatchKeyWait))
 		t.insertKey(InsertKeys, clients, keys, fingerprints, statuses, bodies)
 	}
 	if err := t.Step(ctx, AfterKey); err != nil {

@@ -21,14 +21,14 @@ import (
 func raiseAll(ctx context.Context, db *pgtx.DB, name string, requests []*pgtx.Op) ([]pgtx.Result, error) {
 	var n *[]int64
 	return db.RunAll(ctx, "", requests, func(tx *pgtx.Tx) {
-		n = pgtx.Query[int64](tx, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`, name)
+		n = pgtx.QueueRows[int64](tx, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`, name)
 	}, func(_ context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {
 		made := make([]pgtx.Result, len(open))
 		for i, at := range open {
 			made[i].Reply = idempotency.Reply{Status: 201, Body: strconv.AppendInt(nil, (*n)[0]+int64(i)+1, 10)}
-			tx.Exec(`INSERT INTO effects VALUES ($1, $2)`, requests[at].Client, requests[at].Key)
+			tx.Queue(`INSERT INTO effects VALUES ($1, $2)`, requests[at].Client, requests[at].Key)
 		}
-		tx.Exec(`UPDATE counters SET n = n + $2 WHERE name = $1`, name, len(open))
+		tx.Queue(`UPDATE counters SET n = n + $2 WHERE name = $1`, name, len(open))
 		return made, nil
 	})
 }
@@ -127,7 +127,7 @@ func TestRunAll_ARequestWithAnErrorDoesNotUseItsKey(t *testing.T) {
 	refused, odd := newRequest(), errors.New("odd")
 	requests := append(newRequests(1), &pgtx.Op{Request: refused}, &pgtx.Op{Request: refused})
 	results, err := d.RunAll(t.Context(), "", requests, func(tx *pgtx.Tx) {
-		tx.Exec(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+		tx.Queue(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 	}, func(_ context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {
 		if !slices.Equal(open, []int{0, 1}) {
 			t.Errorf("requests %v are open, want the first of each key", open)
@@ -175,9 +175,9 @@ func TestRunAll_AWrongNumberOfResultsCommitsNothing(t *testing.T) {
 	d := newDatabase(t, nil)
 	for _, n := range []int{0, 1, 3} {
 		_, err := d.RunAll(t.Context(), "", newRequests(2), func(tx *pgtx.Tx) {
-			tx.Exec(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+			tx.Queue(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 		}, func(_ context.Context, tx *pgtx.Tx, _ []int) ([]pgtx.Result, error) {
-			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+			tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
 			return make([]pgtx.Result, n), nil
 		})
 		if err == nil {
@@ -208,9 +208,9 @@ func TestRunAll_DoesNotCommitWithTooLittleLeftOfItsLease(t *testing.T) {
 	d := newDatabase(t, nil)
 	err := locking.Do(t.Context(), unrenewed(pgtx.BatchKeyWait), locking.Options{}, []string{"a"}, func(ctx context.Context, _ locking.Lease) error {
 		_, err := d.RunAll(ctx, "", newRequests(1), func(tx *pgtx.Tx) {
-			tx.Exec(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+			tx.Queue(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 		}, func(_ context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {
-			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+			tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
 			return make([]pgtx.Result, len(open)), nil
 		})
 		return err
@@ -227,9 +227,9 @@ func TestRunAll_ReturnsTheCauseOfACtxThatEnds(t *testing.T) {
 	d, closed := newDatabase(t, nil), errors.New("closed")
 	ctx, end := context.WithCancelCause(t.Context())
 	_, err := d.RunAll(ctx, "", newRequests(1), func(tx *pgtx.Tx) {
-		tx.Exec(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+		tx.Queue(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 	}, func(_ context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {
-		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+		tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
 		end(closed)
 		return make([]pgtx.Result, len(open)), nil
 	})

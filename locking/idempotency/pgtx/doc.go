@@ -25,11 +25,11 @@
 //		if len(accounts) == 0 || accounts[0].Balance < amount {
 //			return pgtx.Refuse(idempotency.Reply{Status: 409, Body: tooLittle})
 //		}
-//		tx.Exec(`UPDATE accounts SET balance = balance - $2 WHERE id = $1`, id, amount)
+//		tx.Queue(`UPDATE accounts SET balance = balance - $2 WHERE id = $1`, id, amount)
 //		return idempotency.Reply{Status: 201, Body: done}, nil
 //	})
 //
-// Statements are pipelined. Exec and Query only queue; Select and Flush send all
+// Statements are pipelined. Queue and QueueRows only queue; Select and Flush send all
 // queued statements in one round trip. Statements that the body leaves queued are sent
 // together with the key and COMMIT. The transaction above takes two round trips, and
 // holds its row lock from the first answer to the second:
@@ -45,6 +45,9 @@
 //
 // A refusal rolls back first and then stores the key alone, so that requests for a
 // sold-out product do not hold its row lock for the time of an fsync.
+//
+// A body that calls repositories or generated code gives them Tx.Pgx, a pgx.Tx of the same transaction. Each of their statements
+// is a round trip.
 //
 // RunAll does the same for several requests in one transaction: their keys are looked up after the rows are locked, and
 // inserted together, in byte order.

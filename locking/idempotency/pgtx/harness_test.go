@@ -97,8 +97,8 @@ func raiseBy(req idempotency.Request, name, read string) pgtx.Body {
 		if err := tx.Step(ctx, pgtx.AfterGuard); err != nil {
 			return idempotency.Reply{}, err
 		}
-		tx.Exec(`UPDATE counters SET n = $2 WHERE name = $1`, name, n[0]+1)
-		tx.Exec(`INSERT INTO effects VALUES ($1, $2)`, req.Client, req.Key)
+		tx.Queue(`UPDATE counters SET n = $2 WHERE name = $1`, name, n[0]+1)
+		tx.Queue(`INSERT INTO effects VALUES ($1, $2)`, req.Client, req.Key)
 		return idempotency.Reply{Status: 201, Body: strconv.AppendInt(nil, n[0]+1, 10)}, nil
 	}
 }
@@ -106,11 +106,11 @@ func raiseBy(req idempotency.Request, name, read string) pgtx.Body {
 // refuse returns a body that locks a counter and refuses.
 func refuse(name string) pgtx.Body {
 	return func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-		tx.Exec(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // sent with the read
+		tx.Queue(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // sent with the read
 		if _, err := pgtx.Select[int64](ctx, tx, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`, name); err != nil {
 			return idempotency.Reply{}, err
 		}
-		tx.Exec(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // never sent
+		tx.Queue(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // never sent
 		return pgtx.Refuse(idempotency.Reply{Status: 409, Body: []byte("no")})
 	}
 }

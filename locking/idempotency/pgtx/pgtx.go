@@ -136,6 +136,9 @@ func (db *DB) attempt(ctx context.Context, op *Op, body Body) (idempotency.Reply
 		}
 	}
 	reply, err := body(ctx, t)
+	if err != nil && t.pgx && !errors.Is(err, errRefused) {
+		err = db.classify(ctx, t.conn, err)
+	}
 	if errors.Is(err, errRefused) {
 		t.undo()
 		err = nil

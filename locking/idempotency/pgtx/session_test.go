@@ -189,15 +189,15 @@ func TestCommit_ThatCouldNotBeSentIsNotUnknown(t *testing.T) {
 			db, e := d.open(pgtest.Pool(t, d.URL+"&default_query_exec_mode="+mode), nil)
 			for what, bad := range map[string]pgtx.Body{
 				"in the first round trip": func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-					tx.Exec(`INSERT INTO effects VALUES ($1, 'x')`, make(chan int))
+					tx.Queue(`INSERT INTO effects VALUES ($1, 'x')`, make(chan int))
 					return idempotency.Reply{Status: 201}, nil
 				},
 				"in the second": func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 					if err := tx.Flush(ctx); err != nil {
 						return idempotency.Reply{}, err
 					}
-					tx.Exec(`UPDATE counters SET n = n + 1`)
-					tx.Exec(`INSERT INTO effects VALUES ($1, 'x')`, make(chan int))
+					tx.Queue(`UPDATE counters SET n = n + 1`)
+					tx.Queue(`INSERT INTO effects VALUES ($1, 'x')`, make(chan int))
 					return idempotency.Reply{Status: 201}, nil
 				},
 			} {

@@ -50,6 +50,7 @@ type Tx struct {
 	queue     []*pgx.QueuedQuery
 	keyAt     int  // how many of the queued statements precede the key; see KeyHere
 	beginning bool // BEGIN is queued
+	pgx       bool // the body has statements of its own: see Pgx
 }
 
 // Begin begins the transaction, if Op.Deferred leaves that to the body. sql is one of the constants Begin…, or another
@@ -68,7 +69,7 @@ func (t *Tx) Begin(ctx context.Context, sql string) error {
 }
 
 func (t *Tx) begin(sql string) {
-	t.Exec(sql)
+	t.Queue(sql)
 	t.KeyHere()
 	t.beginning = true
 }
@@ -80,8 +81,8 @@ func (t *Tx) began() bool { return t.beginning || t.conn.PgConn().TxStatus() != 
 // rows in the round trip of COMMIT, and must lock them before the key.
 func (t *Tx) KeyHere() { t.keyAt = len(t.queue) }
 
-// Exec queues a statement. The next Flush or Select sets the tag.
-func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
+// Queue queues a statement. The next Flush or Select sets the tag.
+func (t *Tx) Queue(sql string, args ...any) *pgconn.CommandTag {
 	var tag pgconn.CommandTag
 	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
 	q.Exec(func(ct pgconn.CommandTag) error {
@@ -92,15 +93,15 @@ func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 	return &tag
 }
 
-// Query queues a statement that returns rows. The next Flush or Select sets them. Columns fill the exported fields of T
+// QueueRows queues a statement that returns rows. The next Flush or Select sets them. Columns fill the exported fields of T
 // by position, or T itself if it is not a struct.
-func Query[T any](t *Tx, sql string, args ...any) *[]T {
+func QueueRows[T any](t *Tx, sql string, args ...any) *[]T {
 	q, list := Alongside[T](sql, args...)
 	t.queue = append(t.queue, q)
 	return list
 }
 
-// Alongside returns a statement for DB.Lookup, and the list that it fills as Query does.
+// Alongside returns a statement for DB.Lookup, and the list that it fills as QueueRows does.
 func Alongside[T any](sql string, args ...any) (*pgx.QueuedQuery, *[]T) {
 	var list []T
 	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
@@ -111,9 +112,9 @@ func Alongside[T any](sql string, args ...any) (*pgx.QueuedQuery, *[]T) {
 	return q, &list
 }
 
-// Select is Query and Flush: it sends all queued statements, and returns the rows.
+// Select is QueueRows and Flush: it sends all queued statements, and returns the rows.
 func Select[T any](ctx context.Context, t *Tx, sql string, args ...any) ([]T, error) {
-	rows := Query[T](t, sql, args...)
+	rows := QueueRows[T](t, sql, args...)
 	err := t.Flush(ctx)
 	return *rows, err
 }
@@ -164,7 +165,7 @@ func (t *Tx) Flush(ctx context.Context) error {
 func (t *Tx) undo() {
 	t.queue = nil
 	if t.conn.PgConn().TxStatus() != 'I' {
-		t.Exec("rollback")
+		t.Queue("rollback")
 	}
 	t.begin(BeginReadCommitted)
 }
@@ -181,7 +182,7 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 		writes := t.queue[t.keyAt:]
 		t.queue = t.queue[:t.keyAt:t.keyAt]
 		if t.op.KeyWait > 0 {
-			t.Exec("SET LOCAL lock_timeout = " + milliseconds(t.op.KeyWait))
+			t.Queue("SET LOCAL lock_timeout = " + milliseconds(t.op.KeyWait))
 		}
 		t.insertKey(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...)) // never NULL
 		if err := t.Step(ctx, AfterKey); err != nil {

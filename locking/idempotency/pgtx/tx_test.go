@@ -76,7 +76,7 @@ func TestRun_ADeadlockIsRetried(t *testing.T) {
 			if err := tx.Step(ctx, pgtx.AfterGuard); err != nil {
 				return idempotency.Reply{}, err
 			}
-			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = $1`, second)
+			tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = $1`, second)
 			return idempotency.Reply{Status: 201}, nil
 		}
 	}
@@ -108,7 +108,7 @@ func TestRun_RetriesAreBoundedAndEndAsBusy(t *testing.T) {
 	}{
 		"guard": {func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 			attempts++
-			tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
+			tx.Queue(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
 			return idempotency.Reply{Status: 201}, nil
 		}, pgtx.GuardTripped},
 		"ErrRetry": {func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
@@ -131,7 +131,7 @@ func TestRun_ReturnsTheViolationOfAnotherConstraint(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, func(cfg *pgtx.Config) { cfg.Guards = nil })
 	_, err := d.Do(t.Context(), newRequest(), func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-		tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
+		tx.Queue(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
 		return idempotency.Reply{Status: 201}, nil
 	})
 	if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -146,7 +146,7 @@ func TestCommit_AnsweredRollbackIsNoSuccess(t *testing.T) {
 	d := newDatabase(t, nil)
 	attempts := 0
 	_, err := d.Run(t.Context(), &pgtx.Op{}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
+		tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
 		if attempts++; attempts == 1 {
 			_, _ = pgtx.Select[int64](ctx, tx, `SELECT 1 / 0`) // the body's mistake: it ignores the error
 		}
@@ -208,14 +208,14 @@ func TestOp_DeferredBeginsAtTxBegin(t *testing.T) {
 	d := newDatabase(t, nil)
 	stays := errors.New("stays")
 	_, err := d.Run(t.Context(), &pgtx.Op{Request: newRequest(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+		tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
 		if err := tx.Flush(ctx); err != nil {
 			return idempotency.Reply{}, err
 		}
 		if err := tx.Begin(ctx, ""); err != nil {
 			return idempotency.Reply{}, err
 		}
-		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
+		tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
 		if err := tx.Flush(ctx); err != nil {
 			return idempotency.Reply{}, err
 		}
@@ -248,9 +248,9 @@ func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
 			if err := tx.Begin(ctx, ""); err != nil {
 				return idempotency.Reply{}, err
 			}
-			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = $1`, counter)
+			tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = $1`, counter)
 			if counter == "a" {
-				tx.Exec("commit")
+				tx.Queue("commit")
 			}
 			if err := tx.Flush(ctx); err != nil {
 				return idempotency.Reply{}, err
@@ -277,9 +277,9 @@ func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		_, err := d.Run(t.Context(), &pgtx.Op{Request: req}, func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+			tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
 			tx.KeyHere()
-			tx.Exec(`INSERT INTO effects VALUES ($1, $2)`, req.Client, req.Key)
+			tx.Queue(`INSERT INTO effects VALUES ($1, $2)`, req.Client, req.Key)
 			return idempotency.Reply{Status: 201}, nil
 		})
 		done <- err
@@ -319,9 +319,9 @@ func TestSelect_ScansStructsByPositionAndSingleValues(t *testing.T) {
 	}
 	id := uuid.New()
 	_, err := d.Run(t.Context(), &pgtx.Op{}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
-		flags := pgtx.Query[bool](tx, `VALUES (true), (false)`)
-		written := tx.Exec(`UPDATE counters SET n = n`)
-		times := pgtx.Query[time.Time](tx, `SELECT now()`)
+		flags := pgtx.QueueRows[bool](tx, `VALUES (true), (false)`)
+		written := tx.Queue(`UPDATE counters SET n = n`)
+		times := pgtx.QueueRows[time.Time](tx, `SELECT now()`)
 		rows, err := pgtx.Select[row](ctx, tx, `SELECT $1::uuid, now(), NULL::bigint`, id)
 		if err != nil {
 			return idempotency.Reply{}, err
