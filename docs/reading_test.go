@@ -25,7 +25,7 @@ type list struct {
 }
 
 var (
-	redisLock = list{"copying.md", "A Redis lock in front", 13, 1850, []string{
+	redisLock = list{"copying.md", "A Redis lock in front", 13, 1900, []string{
 		"locking.Do", "locking/driver.TryAcquire", "locking/driver.Renew", "locking/driver.Release",
 		"locking/redislock.Take", "locking/redislock.Keep", "locking/redislock.Free",
 	}, nil}
@@ -33,7 +33,7 @@ var (
 		"locking/driver.Acquire", "locking/driver.Renew", "locking/driver.Release",
 		"locking/etcdlock.Take", "locking/etcdlock.Keep", "locking/etcdlock.Free",
 	}, nil}
-	purchase = list{"inventory.md", "Read the code", 17, 1750, []string{
+	purchase = list{"inventory.md", "Read the code", 17, 1800, []string{
 		"inventory.BuyWith", "inventory.redisRow",
 	}, &redisLock}
 	fencedTransfer = list{"transfer.md", "Read the code", 20, 2200, []string{

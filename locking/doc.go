@@ -95,7 +95,7 @@
 //
 //	err := locking.Do(ctx, store, locking.Options{}, keys, func(ctx context.Context, l locking.Lease) error {
 //		… read, decide, on ctx …
-//		return locking.Commit(ctx, time.Second, tx.Commit)
+//		return pglock.Commit(ctx, tx, time.Second) // or Commit, with a write that classifies its errors
 //	})
 //
 // # The fence, and the guard

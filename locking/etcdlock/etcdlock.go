@@ -52,7 +52,7 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	if err := locking.CheckClient(client); err != nil {
 		return nil, fmt.Errorf("etcdlock: %w", err)
 	}
-	settings := driver.Options{Name: "etcdlock", TTL: ttl, TTLMin: time.Second, TTLUnit: time.Second, Queues: true}
+	settings := driver.Options{Name: "etcdlock", TTL: ttl, TTLMin: time.Second, TTLUnit: time.Second, Limit: limit(ttl), Queues: true}
 	if err := settings.Check(); err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 		return nil, err
 	}
 	d := &locks{client: client, prefix: prefix, ttl: ttl, left: map[string][]*lease{}}
-	opening, cancel := context.WithTimeout(ctx, driver.DefaultLimit(ttl))
+	opening, cancel := context.WithTimeout(ctx, ttl)
 	defer cancel()
-	if err = d.reach(opening); err != nil {
+	if err = d.reach(opening, ttl/2); err != nil {
 		return nil, fmt.Errorf("etcdlock: %w", err)
 	}
 	if d.epoch, err = d.findEpoch(opening); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -29,10 +30,13 @@ var errClosed = locking.Like(locking.ErrClosed, errors.New("the client of etcd i
 var ErrNoSpace = errors.New("etcd is full and accepts no writes: compact and defrag it (with etcdctl, each member), " +
 	"raise --quota-backend-bytes if that frees too little, then run etcdctl alarm disarm; --auto-compaction-retention makes it compact automatically")
 
+// limit is how long a request waits for its answer: its commit may wait for a disk.
+func limit(ttl time.Duration) time.Duration { return ttl / 4 }
+
 // within limits one request of a wait, which itself has no limit. A member without a leader refuses it instead of delaying it: the
 // error then means that nothing happened.
 func (d *locks) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(clientv3.WithRequireLeader(ctx), driver.DefaultLimit(d.ttl))
+	return context.WithTimeout(clientv3.WithRequireLeader(ctx), limit(d.ttl))
 }
 
 // classify returns the error of a request as a driver.Driver must.
@@ -66,7 +70,7 @@ func (d *locks) why(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) { // the caller has left
 		return ctx.Err()
 	}
-	if err := d.reach(context.WithoutCancel(ctx)); err != nil {
+	if err := d.reach(context.WithoutCancel(ctx), limit(d.ttl)/4); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -74,8 +78,8 @@ func (d *locks) why(ctx context.Context) error {
 
 // reach returns an error with the cause if etcd cannot be reached. Its request does not wait for a connection, as all
 // others do.
-func (d *locks) reach(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), driver.DefaultLimit(d.ttl)/4)
+func (d *locks) reach(ctx context.Context, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	read := &pb.RangeRequest{Key: []byte(epochKey(d.prefix)), CountOnly: true}
 	_, err := pb.NewKVClient(d.client.ActiveConnection()).Range(limited, read, grpc.WaitForReady(false))

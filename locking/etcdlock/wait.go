@@ -180,7 +180,7 @@ func (w *waiter) prolong(ctx context.Context) error {
 	if w.lease.until.Sub(sent) > whole-w.ttl/3 {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, driver.DefaultLimit(w.ttl))
+	limited, cancel := context.WithTimeout(ctx, limit(w.ttl))
 	defer cancel()
 	_, err := w.client.KeepAliveOnce(limited, w.lease.id)
 	switch {

@@ -163,7 +163,7 @@ func classify(err error) error {
 		return nil
 	case answered && answer.SeverityUnlocalized == "ERROR" && answer.Code != queryCanceled:
 		return driver.Refused(err)
-	case pgconn.SafeToRetry(err):
+	case unsent(err):
 		return driver.Unsent(err)
 	}
 	return err

@@ -65,7 +65,15 @@ func (d *locks) Keep(ctx context.Context, l locking.Lease) error {
 	if n == nil || n.session.over() {
 		return locking.ErrLost
 	}
-	_, err := await(ctx, d.client, n.check)
+	_, err := await(ctx, d.client, func() (time.Time, error) {
+		for {
+			sent, err := n.check()
+			if !errors.Is(classify(err), errNoAnswer) || ctx.Err() != nil || n.session.over() {
+				return sent, err
+			}
+			pause(ctx, d.ttl/200) // the connection has ended: the next one may be to another member
+		}
+	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return locking.ErrLost
 	}

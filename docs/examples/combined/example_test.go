@@ -13,6 +13,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/combine"
+	"shop/locking/pglock"
 	"shop/locking/redislock"
 )
 
@@ -40,7 +41,7 @@ func seats(pool *pgxpool.Pool) func(context.Context, locking.Lease, []string) ([
 		if err != nil {
 			return nil, err
 		}
-		return results, locking.Commit(ctx, 5*time.Second, tx.Commit)
+		return results, pglock.Commit(ctx, tx, 5*time.Second)
 	}
 }
 

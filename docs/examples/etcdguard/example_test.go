@@ -31,7 +31,7 @@ func save(ctx context.Context, pool *pgxpool.Pool, resource string, fence lockin
 	if _, err := tx.Exec(ctx, `UPDATE example_reports SET total = $1 WHERE month = '2026-11'`, total); err != nil {
 		return err
 	}
-	return locking.Commit(ctx, 5*time.Second, tx.Commit) // once begun, neither the client nor a lost lease cancels it
+	return pglock.Commit(ctx, tx, 5*time.Second) // once begun, neither the client nor a lost lease cancels it
 }
 
 func Example() {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/pglock"
 	"shop/locking/redislock"
 )
 
@@ -37,7 +38,7 @@ func book(ctx context.Context, locks locking.Store, pool *pgxpool.Pool, show str
 		if _, err := tx.Exec(ctx, `UPDATE example_shows SET seats = $2 WHERE name = $1`, show, left-1); err != nil {
 			return err
 		}
-		return locking.Commit(ctx, 5*time.Second, tx.Commit) // once begun, neither the client nor a lost lease cancels it
+		return pglock.Commit(ctx, tx, 5*time.Second) // once begun, neither the client nor a lost lease cancels it
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
@@ -278,4 +279,38 @@ func TestCommit_IsNotInterruptedWhenTheClientLeaves(t *testing.T) {
 		t.Errorf("%+v, %v, %d ambiguous, want 201: the COMMIT was under way", reply, err, e.Of(pgtx.Ambiguous))
 	}
 	d.want(1)
+}
+
+// In the exec modes, as behind a pooler, an answer to COMMIT that is lost with its connection is unknown too: without a key nothing is
+// repeated.
+func TestRun_AnAnswerToCommitThatIsLostWithItsConnectionIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cache_statement", "cache_describe", "exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			d, warm := newDatabase(t, nil), false
+			p, through := locktest.ProxyURL(t, d.URL)
+			db, _ := d.open(pgtest.Pool(t, through+"&default_query_exec_mode="+mode, pgtest.Unhurried), func(c *pgtx.Config) {
+				c.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
+					if step == pgtx.BeforeCommit && warm {
+						cut, _ := locktest.Nth(1, func(_ []byte, client, _ net.Conn) bool { client.Close(); return false })
+						p.OnReply(cut)
+					}
+				}
+			})
+			body := func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+				tx.Queue(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+				return idempotency.Reply{}, nil
+			}
+			if _, err := db.Run(t.Context(), &pgtx.Op{}, body); err != nil {
+				t.Fatal(err)
+			}
+			warm = true // its statements are prepared
+			_, err := db.Run(t.Context(), &pgtx.Op{}, body)
+			var n int64
+			if scan := d.Pool.QueryRow(t.Context(), `SELECT n FROM counters WHERE name = 'a'`).Scan(&n); !errors.Is(err, locking.ErrOutcomeUnknown) || scan != nil || n != 2 {
+				t.Errorf("%v, %d effects, %v: want ErrOutcomeUnknown, and one effect of each Run", err, n, scan)
+			}
+		})
+	}
 }

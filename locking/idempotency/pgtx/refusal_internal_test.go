@@ -27,8 +27,8 @@ func TestCommit_OnlyAnErrorOfTheServerIsARefusal(t *testing.T) {
 		},
 	} {
 		for _, err := range errs {
-			if got := isRefusal(err); got != want {
-				t.Errorf("isRefusal(%v) is %v", err, got)
+			if got := refusal(err) != nil; got != want {
+				t.Errorf("%v is a refusal: %v", err, got)
 			}
 		}
 	}

@@ -226,7 +226,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	}
 	defer cancel()
 	tag, warned := t.queueCommit()
-	answered := t.watchFirst()
+	answered, closed := t.watchFirst(), t.conn.IsClosed()
 	err = t.Flush(detached)
 	switch {
 	case *warned != nil && refusal(err) == nil: // committed, perhaps without the standby
@@ -235,7 +235,7 @@ func (t *Tx) commit(ctx context.Context) error {
 		return t.failpoint(ctx, AfterCommit)
 	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is neither an error nor a commit
 		return ErrRetry
-	case isRefusal(err), isUnsent(err), !*answered && !t.conn.IsClosed(): // pgx refused to send it: such as a value that it cannot encode
+	case refusal(err) != nil, closed, isUnsent(err), !*answered && !t.conn.IsClosed(): // pgx refused to send it: such as a value that it cannot encode
 		return err
 	default:
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
@@ -265,11 +265,15 @@ func (t *Tx) rollback(ctx context.Context) {
 	_, _ = t.conn.Exec(ctx, "rollback") // Release closes a connection that is still in a transaction
 }
 
-// isRefusal reports whether err means that nothing of the last round trip was committed.
-func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
-
-// isUnsent reports whether pgx prepared a round trip, and did not send its statements.
+// isUnsent reports whether pgx did not send the statements of a round trip on a connection that was open. Its SafeToRetry says so too of
+// an answer that is lost with its connection: it peeks, closes the connection, and reads again (MultiResultReader.NextResult in
+// 5.12.0, of a batch in the exec modes).
 func isUnsent(err error) bool {
+	return isUnprepared(err) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+}
+
+// isUnprepared reports whether pgx prepared a round trip, and did not send its statements.
+func isUnprepared(err error) bool {
 	var unsent pgx.ErrPreprocessingBatch
 	return errors.As(err, &unsent)
 }
@@ -277,7 +281,7 @@ func isUnsent(err error) bool {
 // isUnencodable reports whether pgx had no connection or server to blame when it did not send a round trip.
 func isUnencodable(err error) bool {
 	var server *pgconn.PgError
-	return isUnsent(err) && !errors.As(err, &server) && !Unavailable(err)
+	return isUnprepared(err) && !errors.As(err, &server) && !Unavailable(err)
 }
 
 // refusal returns the server's ERROR in err; nil: there is none. A FATAL is not a refusal: it may follow a COMMIT.
