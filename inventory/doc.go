@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package inventory sells stock to concurrent buyers, on several servers, and
 // never sells more than there is.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package loadtest
 
 // The faults of a strategy that answers several requests in one transaction: a replica is killed, or paused for longer

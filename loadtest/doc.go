@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package loadtest loads a service from outside, injects faults into what the service depends on, and
 // audits its database for what really happened.
 //

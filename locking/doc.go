@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package locking defines locks between processes: what a lock can promise, what it
 // cannot, and Do, the loop that keeps the promise. It does no I/O and imports no
 // driver. Each sub-package named after a store adds one.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package locking
 
 // Trust exports trust to the tests outside the package.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package transfer moves money between accounts in PostgreSQL. Several servers may do so at
 // once. No transfer happens twice or in part, even if a server, PostgreSQL or etcd crashes,
 // pauses or answers late.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package wallet keeps money in MongoDB. Several servers may change a wallet at once. A
 // credit calls a bonus service, which returns what to add to the amount. No update is lost,
 // and transactions that collide do not call the bonus service twice.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package wallet
 
 // Step is a point of an operation at which a test may stop, slow or kill the process.

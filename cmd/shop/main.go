@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command shop sells stock, transfers money and keeps wallets, without overselling or
 // losing money.
 //

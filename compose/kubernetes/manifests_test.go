@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package kubernetes has no code. Its test decodes the manifests into the types of the Kubernetes API.
 package kubernetes
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command local runs the shop's servers without Docker. See package stack.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package prometheus_test checks the rules and the dashboards with the real Prometheus.
 package prometheus_test
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package examples has no code. Its tests read from docs/copying.md what an example needs,
 // copy exactly that into an empty module, and build, vet and run the example there. They also
 // copy each lock store alone.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package rollup adds up the sales of each day, once, on one of several servers.
 //
 // # The question

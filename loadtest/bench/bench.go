@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package bench has the rows of report/bench.json: what two programs measured of a strategy and its baseline, and
 // whether it is what is wanted. The targets are in targets.go.
 package bench

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package crashmatrix injects each fault of a replica at each step of a request. One fault at one
 // step is a cell of the matrix.
 //

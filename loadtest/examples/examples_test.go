@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package examples tests the example of docs/ci.md: a shop in Python, the file that proves it, three
 // shops that are wrong in one place, and a flash sale on Redis, right and wrong. The tests run the gate on all.
 package examples

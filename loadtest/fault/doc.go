@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package fault injects the faults of operators, kernels and networks into a system
 // that is under load.
 //

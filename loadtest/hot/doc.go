@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command hot measures the strategies for hot keys against the plain ones: many clients want one product, one
 // pair of accounts, or one wallet.
 //

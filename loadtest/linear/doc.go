@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package linear checks histories for linearizability: whether the answers that clients got can come
 // from one service that does one operation after the other.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package linear
 
 // Partition is a part of a history that is independent of the rest, as a model sees it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command mutants tests the proof itself: it runs prove on services with one planted mistake each,
 // and fails unless prove finds every mistake.
 //

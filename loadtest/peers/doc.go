@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command peers compares the lock stores of this repository with other Go libraries, on the same
 // servers, in one run.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package report writes the result of a proof: a table for the terminal, prove.json for programs, a
 // self-contained page with plots, and JUnit XML and a summary for CI.
 package report

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command size fills PostgreSQL and MongoDB with rows, and prints how long each command takes that docs/operations.md
 // names. It uses a schema and a database of its own, and drops them afterwards. The role of SHOP_POSTGRES_URL must be a
 // superuser: the seeds skip the triggers of foreign keys.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package soak reads gauges of processes and stores for hours, and judges whether each is bounded.
 //
 // Question: a service that is correct for ten seconds may leak a connection a minute. How does an

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package target proves a service outside of this repository, as a YAML file describes it: its addresses,
 // its clients, what they send, what its answers mean, and what must be true afterwards. docs/ci.md is the
 // manual.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package breaker is a circuit breaker in front of a server: while the server does not
 // answer, requests are refused at once instead of waiting for a time-out each.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package combine serves all requests that wait for a key in this process under one lease of its
 // lock: flat combining, under a distributed lock.
 //

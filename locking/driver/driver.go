@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package driver makes a locking.Store of a Driver: it is for authors of stores, and users of a store need not read it.
 //
 // # The question

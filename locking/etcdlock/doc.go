@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package etcdlock keeps locks in etcd: one queue for each key, one transaction
 // to enter all the queues of a lease, and a fence that outlives every restart.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package filelock keeps locks in the files of a folder: flock(2), for one key or
 // several at once, with the fence in the file.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 //go:build !(darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd)
 
 package filelock

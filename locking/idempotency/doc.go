@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package idempotency defines the types and rules of a request that takes effect once,
 // however often it is sent.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package invariant runs queries that find stored data which violates an invariant.
 //
 // An invariant is a sentence that is true of the stored data at every moment, such as

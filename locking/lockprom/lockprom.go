@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package lockprom counts the events of package locking for Prometheus.
 //
 //	locking_events_total{store,kind}  events by kind, see locking.Kind

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package locktest is the contract of a locking.Store as a test suite.
 //
 // The question: may locking.Do, and the code built on it, treat all stores alike?

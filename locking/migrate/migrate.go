@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package migrate brings a PostgreSQL schema up to date, once, even if many replicas start
 // at the same moment: goose holds a session advisory lock during the migration. Each
 // package that migrates the database has its own lock and version table.

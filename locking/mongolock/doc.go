@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package mongolock implements locks with MongoDB: the equivalent of SELECT … FOR
 // UPDATE (ForUpdate), a lease in a document (Store), and the check of a lease's fence
 // in the transaction that writes (Guard).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package mysqllock implements locks with MySQL or MariaDB: a lease in a table (New), named locks of a
 // session (GET_LOCK, NewSessions), and the check of a lease's fence in the transaction that
 // writes (Guard).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package pglock implements locks with PostgreSQL: a lease in a table (New), advisory locks of a
 // session (NewSessions) and of a transaction (XactLock), a lock on a row that exists for
 // nothing else (LockRow), and the check of a lease's fence in the transaction that writes (Guard).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package redislock keeps locks in Redis: SET NX PX with a random owner, for one
 // key or several at once, with a fence, and a release that wakes the waiters (New). Beside it are the check of a fence where
 // the write goes to Redis (Guard), and a change without a lock (Update). Package redisqueue has a fair lock, a read-write

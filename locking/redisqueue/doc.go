@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package redisqueue has three locks in Redis that grant their keys in the order of the requests, among all processes: a fair
 // lock (NewFair), a read-write lock (NewRW) and a semaphore (NewSemaphore). Their client and Options are those of package redislock,
 // whose lock is simpler, and faster where no order is needed.

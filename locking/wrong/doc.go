@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package wrong has the locks that articles publish and that fail, each as short as it is
 // published. It exists to fail: each has a test that shows the failure on a real server, at
 // the first attempt. Only tests import it, and the lab (cmd/shop/lab) imports leaseid; a

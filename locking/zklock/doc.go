@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package zklock keeps locks in ZooKeeper: a queue of ephemeral sequential nodes for each
 // key, in which each waiter watches the node before its own, and a fence that outlives
 // every restart.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package bonus is a bonus service for the lab and the proofs of package wallet. It is a real
 // server, whose effects no transaction rolls back, as with a payment provider.
 package bonus

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package mongotest creates a database for one test on a real MongoDB server.
 package mongotest
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package api serves the shop over HTTP. Only packages lab and reference use status codes beside it.
 //
 // The question: how does a client that may lose any reply learn what happened to its money?

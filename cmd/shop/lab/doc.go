@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package lab shows a race. Two strategies of a lesson do the same work for the same clients at the same time, each on
 // two replicas, and the stores say what each of them did. `shop serve --lab` shows it as a page, `shop race` runs it
 // from the command line.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package lab
 
 // unmeasured says of each row of docs/patterns.md that has no measurement why it has none. The keys are as

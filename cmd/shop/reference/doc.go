@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package reference serves a page that explains the API, and the document that it is made from.
 //
 //	/openapi.json  openapi.yaml as JSON: the document that the server validates requests against

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Command etcd is the etcd server, at the version that go.mod names.
 package main
 

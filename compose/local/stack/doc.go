@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package stack runs real servers for tests, proofs and demos, without Docker,
 // and leaves nothing behind, however it ends.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package advisory_test is an example to copy: one transaction at a time for a name that has no row.
 package advisory_test
 

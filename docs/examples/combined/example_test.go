@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package combined_test is an example to copy: one transaction for all requests that wait for a hot row.
 package combined_test
 

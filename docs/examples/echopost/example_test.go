@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package echopost_test is an example to copy: an idempotent POST with echo, whose work is in a repository that has a pgx.Tx.
 package echopost_test
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package etcdguard_test is an example to copy: an etcd lease with a fenced write through pglock.Guard.
 package etcdguard_test
 

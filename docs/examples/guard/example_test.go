@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package guard_test is an example to copy: PostgreSQL refuses the write of a lock holder that is late.
 package guard_test
 

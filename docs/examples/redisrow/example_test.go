@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package redisrow_test is an example to copy: a Redis lock in front of SELECT … FOR UPDATE.
 package redisrow_test
 

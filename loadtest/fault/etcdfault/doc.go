@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package etcdfault injects the faults of operators and machines into etcd: it
 // revokes the leases of locks, kills leaders, and removes the quorum.
 //

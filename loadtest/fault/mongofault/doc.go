@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package mongofault injects the faults of operators, machines and networks into a
 // MongoDB replica set, and checks the statements that clients send.
 //

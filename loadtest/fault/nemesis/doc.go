@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package nemesis injects a sequence of faults into a system under load. A schedule drawn from a
 // seed decides which faults, when, at which replica or server, and for how long. Some faults
 // come in pairs.

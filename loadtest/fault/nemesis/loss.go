@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package nemesis
 
 import "github.com/Shopify/toxiproxy/v2/toxics"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package pgfault injects faults between replicas and PostgreSQL: it delivers a write after its
 // lock has passed to another holder (LateWrite), and breaks connections right before and right
 // after a COMMIT (CommitCut). fault.Restart kills PostgreSQL itself. Standby ends a standby, and its primary.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package proxy is the TCP proxy for all faults between a replica and its servers. The packages
 // that know the protocols decide what happens to the bytes.
 package proxy

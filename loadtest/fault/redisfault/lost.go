@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package redisfault deletes locks in Redis while they are held.
 package redisfault
 

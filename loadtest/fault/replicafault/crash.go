@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package replicafault injects faults into the replicas of a service: it kills them, at any
 // moment or at each step of a request, and pauses them for longer than the TTL of their locks.
 package replicafault

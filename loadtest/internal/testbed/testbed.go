@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package testbed has helpers for the tests of the engine and of the flows: databases with a lesson's
 // tables, HTTP servers that answer like a service, and replicas that refuse everything. It does not import
 // the engine, so the engine's own tests can use it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package testproof has a proof of replicas that refuse everything: the cheapest way never to break an
 // invariant, which must not pass. The replicas are the test binary: see testbed.Main.
 package testproof

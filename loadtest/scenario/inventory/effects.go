@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 package inventory
 
 // effectsSQL lists purchases and cancellations by their idempotency key. Movements are written

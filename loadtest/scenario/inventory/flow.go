@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package inventory is the flow of purchases: five clients buy ten products that go on sale
 // in sequence. The demand is at least twice the stock, so that the last unit of each
 // product is contended. No unit may be sold twice.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package money holds what the flows of money share: the accounts that a plan opens, and the
 // check that in the end each can be spent to its last unit, and no further.
 package money

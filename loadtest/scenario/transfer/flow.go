@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package transfer is the flow of money: 64 clients send bursts of transfers, all at the same
 // moment. Each client owns an account. Every transfer is from or to one of 8 hot accounts, which
 // are short of money and pay each other in opposite directions. Holds are posted and voided at

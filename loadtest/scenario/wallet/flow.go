@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package wallet is the flow of money in MongoDB: clients send bursts of operations at the
 // same moment. Each burst has credits and debits of one hot wallet, payments in both directions
 // between neighbours in a ring of eight wallets, and a client that uses one key for two

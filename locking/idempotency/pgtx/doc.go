@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package pgtx runs a PostgreSQL transaction that takes effect once for a
 // (client, key), whatever breaks and however often the request is sent.
 //

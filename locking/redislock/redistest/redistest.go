@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package redistest has the Redis servers of the tests of locks in Redis: a shared one, a Cluster, Sentinels, a proxy.
 package redistest
 

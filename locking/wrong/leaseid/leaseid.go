@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package leaseid is a lock over etcd with a mistake of published examples (etcd's
 // contrib/lock): it uses the id of the lease as the fence. It exists to fail its tests.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package redlock is the lock on a majority of independent Redis servers that the Redis manual calls Redlock, as short
 // as the manual has it. It loses updates; the tests show both ways on five servers and PostgreSQL, each as a script that
 // does not depend on luck. Two holders of one lock each add to a balance of 100, by a read and a write:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package bonustest starts bonus services for tests.
 package bonustest
 

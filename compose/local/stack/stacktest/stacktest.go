@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package stacktest starts servers for a single test, in the stack that the tests run in.
 package stacktest
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Package pgtest creates a schema for one test on a real PostgreSQL server.
 package pgtest
 
