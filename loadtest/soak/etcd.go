@@ -15,7 +15,7 @@ func Etcd(client *clientv3.Client, prefix string) Source {
 		Gauges: []Gauge{
 			{Name: "etcd: open files, connections among them", From: "its /metrics", Share: 0.1, Slack: 8, Steps: true},
 			{Name: "etcd: watchers", From: "its /metrics", Share: 0.1, Slack: 8, Back: true},
-			{Name: "etcd: leases", From: "LeaseLeases", Slack: 70, Back: true},
+			{Name: "etcd: leases", From: "LeaseLeases", Slack: 30, Back: true},
 			{Name: "etcd: locks", From: "other keys with a lease", Slack: 70, Empty: true},
 			{Name: "etcd: keys without a lease", From: "below PREFIX", Slack: 6, Back: true},
 			{Name: "etcd: size in use", Unit: "MiB", From: "Status", Share: 0.5, Slack: 8},
