@@ -20,6 +20,7 @@ import (
 	"shop/inventory"
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // counted counts the requests to the real store.
@@ -53,13 +54,13 @@ func (j *journal) lines() []string {
 
 func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]struct{ down, up func(*locktest.Server) }{
-		"killed": {(*locktest.Server).Kill, (*locktest.Server).Start},
-		"paused": {(*locktest.Server).Pause, (*locktest.Server).Resume},
+	for name, fault := range map[string]struct{ down, up func(*servertest.Server) }{
+		"killed": {(*servertest.Server).Kill, (*servertest.Server).Start},
+		"paused": {(*servertest.Server).Pause, (*servertest.Server).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := locktest.Start(t, locktest.Redis())
+			server := servertest.Start(t, servertest.Redis())
 			store := &counted{Store: locksAt(t, "redis://"+server.Addr, 2*time.Second)}
 			log := &journal{}
 			s := open(t, inventory.Config{Strategy: "redis+row", Locks: store, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -97,14 +98,14 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 // everything else and refuse writes.
 func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]struct{ down, up func(*locktest.Server) }{
-		"killed":    {(*locktest.Server).Kill, (*locktest.Server).Start},
-		"paused":    {(*locktest.Server).Pause, (*locktest.Server).Resume},
+	for name, fault := range map[string]struct{ down, up func(*servertest.Server) }{
+		"killed":    {(*servertest.Server).Kill, (*servertest.Server).Start},
+		"paused":    {(*servertest.Server).Pause, (*servertest.Server).Resume},
 		"read-only": {demote(t), promote(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, log := locktest.Start(t, locktest.Redis()), &journal{}
+			server, log := servertest.Start(t, servertest.Redis()), &journal{}
 			s := open(t, inventory.Config{
 				Strategy: "redis+row", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second),
 				Log: slog.New(slog.NewTextHandler(log, nil)),
@@ -137,12 +138,12 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 }
 
 // demote makes a server the replica of a server that does not exist: it answers, but refuses writes.
-func demote(t *testing.T) func(*locktest.Server) { return replicaOf(t, "127.0.0.1", "1") }
+func demote(t *testing.T) func(*servertest.Server) { return replicaOf(t, "127.0.0.1", "1") }
 
-func promote(t *testing.T) func(*locktest.Server) { return replicaOf(t, "NO", "ONE") }
+func promote(t *testing.T) func(*servertest.Server) { return replicaOf(t, "NO", "ONE") }
 
-func replicaOf(t *testing.T, host, port string) func(*locktest.Server) {
-	return func(server *locktest.Server) {
+func replicaOf(t *testing.T, host, port string) func(*servertest.Server) {
+	return func(server *servertest.Server) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		defer client.Close()
 		report(t, client.ReplicaOf(t.Context(), host, port).Err())
@@ -158,14 +159,14 @@ func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 	type bystander struct{}
 	for name, c := range map[string]struct {
 		counted inventory.EventKind
-		fault   func(*locktest.Server, *shop)
+		fault   func(*servertest.Server, *shop)
 	}{
-		"unreachable": {inventory.Degraded, func(r *locktest.Server, _ *shop) { r.Kill() }},
-		"busy":        {inventory.Bypassed, func(r *locktest.Server, s *shop) { s.lockForGood(r, "A") }},
+		"unreachable": {inventory.Degraded, func(r *servertest.Server, _ *shop) { r.Kill() }},
+		"busy":        {inventory.Bypassed, func(r *servertest.Server, s *shop) { s.lockForGood(r, "A") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, log, resume := locktest.Start(t, locktest.Redis()), &journal{}, make(chan struct{})
+			server, log, resume := servertest.Start(t, servertest.Redis()), &journal{}, make(chan struct{})
 			var inside atomic.Int32
 			s := open(t, inventory.Config{})
 			cfg := s.cfg
@@ -231,7 +232,7 @@ func smallPool(t *testing.T, pool *pgxpool.Pool, size int32) *pgxpool.Pool {
 }
 
 // lockForGood sets a product's lock without a TTL, as an operator might do by hand.
-func (s *shop) lockForGood(server *locktest.Server, sku string) {
+func (s *shop) lockForGood(server *servertest.Server, sku string) {
 	s.T.Helper()
 	if _, err := s.cfg.Locks.TryAcquire(s.T.Context(), "product/"+sku); err != nil {
 		s.T.Fatal(err)
@@ -246,7 +247,7 @@ func (s *shop) lockForGood(server *locktest.Server, sku string) {
 
 func TestRedisOnly_SellsNothingWithoutRedis(t *testing.T) {
 	t.Parallel()
-	server := locktest.Start(t, locktest.Redis())
+	server := servertest.Start(t, servertest.Redis())
 	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second)})
 	s.stock("A", 5)
 	sold := newRequest()

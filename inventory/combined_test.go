@@ -18,6 +18,7 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // behind lets one purchase of the sku enter its transaction and stop there, while others queue up behind
@@ -245,7 +246,7 @@ func TestCombined_AnOutcomeThatStaysUnknownIsDecidedByTheRowLock(t *testing.T) {
 					return true
 				}
 				p.OnRequest(nil)
-				return locktest.Cuts["request lost"](request, client, server)
+				return servertest.Cuts["request lost"](request, client, server)
 			})
 		}
 		return encode(o, refusal)

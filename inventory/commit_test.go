@@ -14,19 +14,19 @@ import (
 	"shop/inventory"
 	"shop/locking"
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // behindProxy returns a pool whose connections go through a proxy.
-func (s *shop) behindProxy() (*locktest.Proxy, *pgxpool.Pool) {
+func (s *shop) behindProxy() (*servertest.Proxy, *pgxpool.Pool) {
 	s.T.Helper()
-	p, through := locktest.ProxyURL(s.T, s.URL)
+	p, through := servertest.ProxyURL(s.T, s.URL)
 	return p, pgtest.Pool(s.T, through, pgtest.Unhurried) // a test may hold a COMMIT
 }
 
 // armed opens a shop behind a proxy. hurt gets the last message, the one with COMMIT, of
 // the first purchase or cancel after start.Store(true): Encode runs just before it.
-func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.Interceptor) (s *shop, p *locktest.Proxy, start *atomic.Bool) {
+func armed(t *testing.T, strategy string, hurt func(*servertest.Proxy) servertest.Interceptor) (s *shop, p *servertest.Proxy, start *atomic.Bool) {
 	t.Helper()
 	s = openWithRedis(t, inventory.Config{Strategy: "row"})
 	start = &atomic.Bool{}
@@ -35,7 +35,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.In
 	p, cfg.Pool = s.behindProxy()
 	cfg.Encode = func(o inventory.Order, refusal error) (inventory.Reply, error) {
 		if start.CompareAndSwap(true, false) {
-			once, _ := locktest.Nth(1, hurt(p))
+			once, _ := servertest.Nth(1, hurt(p))
 			p.OnRequest(once)
 		}
 		if refusal != nil {
@@ -56,7 +56,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.In
 
 func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
-	for name, lose := range locktest.Cuts {
+	for name, lose := range servertest.Cuts {
 		for _, strategy := range append(safe(), "naive", "redis-only", "cancel") {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				t.Parallel()
@@ -64,7 +64,7 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 				if strategy == "cancel" {
 					own = "row"
 				}
-				s, _, start := armed(t, own, func(*locktest.Proxy) locktest.Interceptor { return lose })
+				s, _, start := armed(t, own, func(*servertest.Proxy) servertest.Interceptor { return lose })
 				s.stock("A", 1)
 				buy := func() (inventory.Reply, error) { return s.Buy(t.Context(), newRequest(), one("A")) }
 				left := int64(0)
@@ -93,9 +93,9 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 // The lease ends before the COMMIT is decided. The row lock and the key decide it without the lease.
 func TestCommit_IsDecidedEvenWhenTheLeaseEndsBefore(t *testing.T) {
 	t.Parallel()
-	for name, lose := range locktest.Cuts {
+	for name, lose := range servertest.Cuts {
 		store, steal := stealable(t, 2*time.Second)
-		s, p, start := armed(t, "row", func(p *locktest.Proxy) locktest.Interceptor {
+		s, p, start := armed(t, "row", func(p *servertest.Proxy) servertest.Interceptor {
 			return func(bytes []byte, client, server net.Conn) bool {
 				steal(context.Background())
 				p.Refuse()
@@ -127,7 +127,7 @@ func TestCommit_IsNotCutByALostLease(t *testing.T) {
 	t.Parallel()
 	store, steal := stealable(t, 3*time.Second)
 	lost := make(chan struct{})
-	s, _, start := armed(t, "row", func(*locktest.Proxy) locktest.Interceptor {
+	s, _, start := armed(t, "row", func(*servertest.Proxy) servertest.Interceptor {
 		return func([]byte, net.Conn, net.Conn) bool {
 			steal(context.Background())
 			<-lost

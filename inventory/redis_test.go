@@ -19,12 +19,13 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
+	"shop/locking/servertest"
 )
 
 // openWithRedis is open with a lock store on the shared server.
 func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
 	t.Helper()
-	cfg.Locks = locksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), 2*time.Second)
+	cfg.Locks = locksAt(t, servertest.Env(t, "SHOP_REDIS_URL"), 2*time.Second)
 	return open(t, cfg)
 }
 
@@ -61,7 +62,7 @@ func stealable(t *testing.T, ttl time.Duration) (store *driver.Store, steal func
 // stealableByTwo is stealable, with the stores of two processes: in each, a request waits for the one before it, whatever Redis says.
 func stealableByTwo(t *testing.T, ttl time.Duration) (stores [2]*driver.Store, steal func(context.Context)) {
 	t.Helper()
-	opts, err := redis.ParseURL(locktest.Env(t, "SHOP_REDIS_URL"))
+	opts, err := redis.ParseURL(servertest.Env(t, "SHOP_REDIS_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func stealableByTwo(t *testing.T, ttl time.Duration) (stores [2]*driver.Store, s
 	t.Cleanup(func() { client.Close() })
 	prefix := uuid.NewString()
 	for i := range stores {
-		stores[i] = locksUnder(t, locktest.Env(t, "SHOP_REDIS_URL"), ttl, prefix)
+		stores[i] = locksUnder(t, servertest.Env(t, "SHOP_REDIS_URL"), ttl, prefix)
 	}
 	return stores, func(ctx context.Context) {
 		names, err := client.Keys(ctx, prefix+"*product/*").Result()
@@ -209,7 +210,7 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 	} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			locks := locksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), 20*time.Second) // an answer may come late on a busy machine
+			locks := locksAt(t, servertest.Env(t, "SHOP_REDIS_URL"), 20*time.Second) // an answer may come late on a busy machine
 			s := open(t, inventory.Config{Strategy: strategy, Locks: locks, Lock: locking.Options{MaxWait: 2 * time.Second}})
 			s.stock("A", 2)
 			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(context.Context, locking.Lease) error {

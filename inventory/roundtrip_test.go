@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"shop/inventory"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // The round trips of a purchase to PostgreSQL, as counted by a proxy, including the lookup
@@ -21,7 +21,7 @@ func TestBuy_RoundTrips(t *testing.T) {
 	} {
 		s := openWithRedis(t, inventory.Config{Strategy: strategy})
 		cfg := s.cfg
-		var p *locktest.Proxy
+		var p *servertest.Proxy
 		p, cfg.Pool = s.behindProxy()
 		buyer, _ := s.another(cfg)
 		var lines, limited []inventory.Line

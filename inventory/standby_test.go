@@ -17,6 +17,7 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // While the synchronous standby is away, the primary commits purchases that a fail-over would lose. None is answered, nor is
@@ -25,7 +26,7 @@ func TestBuy_IsNotAnsweredBeforeTheStandbyHasIt(t *testing.T) {
 	t.Parallel()
 	locktest.Slow(t, "waits for the time limits of a request")
 	_, d := pgtest.Own(t, nil, "inventory")
-	s := openOn(d, inventory.Config{Locks: locksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), 2*time.Second)})
+	s := openOn(d, inventory.Config{Locks: locksAt(t, servertest.Env(t, "SHOP_REDIS_URL"), 2*time.Second)})
 	sent := map[string]func(context.Context) (inventory.Reply, error){}
 	for _, strategy := range []string{"row", "atomic", "optimistic", "serializable", "advisory", "redis+row", "combined"} {
 		s.stock(strategy, 5)

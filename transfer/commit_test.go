@@ -11,23 +11,23 @@ import (
 	"time"
 
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
 // next applies f to the next segment only.
-func next(f locktest.Interceptor) locktest.Interceptor {
-	first, _ := locktest.Nth(1, f)
+func next(f servertest.Interceptor) servertest.Interceptor {
+	first, _ := servertest.Nth(1, f)
 	return first
 }
 
 // armed opens a bank behind a proxy. hurt is called once after start.Store(true), just before
 // the last round trip of a request, which has COMMIT: Encode runs then.
-func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, p pair, px *locktest.Proxy, start *atomic.Bool) {
+func armed(t *testing.T, strategy string, hurt func(*servertest.Proxy)) (b *bank, p pair, px *servertest.Proxy, start *atomic.Bool) {
 	t.Helper()
 	b = open(t, transfer.Config{Strategy: strategy})
 	p = b.pair(1000, 0)
-	px, through := locktest.ProxyURL(t, b.URL)
+	px, through := servertest.ProxyURL(t, b.URL)
 	start = &atomic.Bool{}
 	cfg := b.cfg
 	cfg.Pool = pgtest.Pool(t, through)
@@ -87,11 +87,11 @@ func (b *bank) mustBeResolved(reply transfer.Reply, err error, times int) {
 // If the second attempt of a Post finds the hold ended, the key shows whether the first one did it.
 func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
-	for name, cut := range locktest.Cuts {
+	for name, cut := range servertest.Cuts {
 		for _, strategy := range all() {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				t.Parallel()
-				b, p, _, start := armed(t, strategy, func(px *locktest.Proxy) { px.OnRequest(next(cut)) })
+				b, p, _, start := armed(t, strategy, func(px *servertest.Proxy) { px.OnRequest(next(cut)) })
 				start.Store(true)
 				reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(30))
 				b.mustBeResolved(reply, err, 1)
@@ -113,7 +113,7 @@ func TestCommit_ThatArrivesAfterItsSecondAttemptIsRefusedByTheKey(t *testing.T) 
 	t.Parallel()
 	ready, refused := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(ready) })
-	b, p, px, start := armed(t, "etcd-fence-only", func(px *locktest.Proxy) {
+	b, p, px, start := armed(t, "etcd-fence-only", func(px *servertest.Proxy) {
 		px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
 			request = bytes.Clone(request)
 			client.Close()

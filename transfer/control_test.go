@@ -10,6 +10,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -111,7 +112,7 @@ func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 func TestLeaseIDFence_RefusesHoldersThatAreNotLate(t *testing.T) {
 	locktest.Slow(t, "three etcd")
 	t.Parallel()
-	members := locktest.StartEtcd(t, 3)
+	members := servertest.StartEtcd(t, 3)
 	b := open(t, transfer.Config{Strategy: "lease-id-fence"})
 	p := b.pair(1000, 0)
 	prefix := uuid.NewString()

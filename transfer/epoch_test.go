@@ -11,6 +11,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -18,7 +19,7 @@ import (
 func (b *bank) wiped(t *testing.T, now string) *transfer.Service {
 	t.Helper()
 	cfg := b.cfg
-	cfg.Locks, cfg.Epoch = locksAt(t, locktest.StartEtcd(t, 1)[0].Addr).store(t), now
+	cfg.Locks, cfg.Epoch = locksAt(t, servertest.StartEtcd(t, 1)[0].Addr).store(t), now
 	svc, _ := b.another(cfg)
 	return svc
 }

@@ -16,7 +16,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/etcdlock"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/locking/wrong/leaseid"
 	"shop/transfer"
 )
@@ -41,7 +41,7 @@ func locksAt(t testing.TB, endpoints ...string) *locks {
 // sharedLocks returns locks in the shared etcd.
 func sharedLocks(t testing.TB) *locks {
 	t.Helper()
-	return locksAt(t, strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
+	return locksAt(t, strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 }
 
 // store opens a store, as each process does.

@@ -12,6 +12,7 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -154,7 +155,7 @@ func TestTransfer_WorksAgainAfterAllConnectionsBroke(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	px, through := locktest.ProxyURL(t, b.URL)
+	px, through := servertest.ProxyURL(t, b.URL)
 	cfg := b.cfg
 	cfg.Pool = pgtest.Pool(t, through)
 	client, _ := b.another(cfg)

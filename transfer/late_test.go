@@ -15,6 +15,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -35,7 +36,7 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			px, through := locktest.ProxyURL(t, b.URL)
+			px, through := servertest.ProxyURL(t, b.URL)
 			late := newPacket(t)
 			arm := func(context.Context) {
 				if strategy != "etcd-fenced" {
@@ -93,7 +94,7 @@ func newPacket(t *testing.T) *packet {
 }
 
 // holdNext holds the next request through px.
-func (p *packet) holdNext(px *locktest.Proxy) {
+func (p *packet) holdNext(px *servertest.Proxy) {
 	px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
 		request = bytes.Clone(request)
 		close(p.held)

@@ -12,6 +12,7 @@ import (
 	"shop/locking"
 	"shop/locking/etcdlock"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -33,14 +34,14 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 	locktest.Slow(t, "it stops etcd")
 	t.Parallel()
 	for name, f := range map[string]struct {
-		end, back func(*locktest.Server)
+		end, back func(*servertest.Server)
 	}{
-		"silent": {(*locktest.Server).Pause, (*locktest.Server).Resume},
-		"gone":   {(*locktest.Server).Kill, (*locktest.Server).Start},
+		"silent": {(*servertest.Server).Pause, (*servertest.Server).Resume},
+		"gone":   {(*servertest.Server).Kill, (*servertest.Server).Start},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := locktest.StartEtcd(t, 1)[0]
+			server := servertest.StartEtcd(t, 1)[0]
 			b := openWith(t, transfer.Config{
 				Strategy: "etcd-fenced",
 				Lock:     locking.Options{MaxWait: time.Second},
@@ -98,7 +99,7 @@ func (c counting) Acquire(ctx context.Context, keys ...string) (locking.Lease, e
 func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
 	locktest.Slow(t, "it stops etcd")
 	t.Parallel()
-	server := locktest.StartEtcd(t, 1)[0]
+	server := servertest.StartEtcd(t, 1)[0]
 	at := locksAt(t, server.Addr)
 	locks := counting{at.store(t), &atomic.Int64{}}
 	b := openWith(t, transfer.Config{

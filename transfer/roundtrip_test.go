@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -22,7 +22,7 @@ func TestTransfer_RoundTrips(t *testing.T) {
 	} {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)
-		px, through := locktest.ProxyURL(t, b.URL)
+		px, through := servertest.ProxyURL(t, b.URL)
 		var syncs atomic.Int64 // Sync messages: each ends a round trip
 		px.OnRequest(func(b []byte, _, _ net.Conn) bool {
 			if bytes.HasSuffix(b, []byte("S\x00\x00\x00\x04")) {

@@ -18,6 +18,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -79,7 +80,7 @@ func TestPostgreSQL_SilenceEndsEveryCallWithoutADeadline(t *testing.T) {
 type quietBank struct {
 	*transfer.Service
 	pair
-	px    *locktest.Proxy
+	px    *servertest.Proxy
 	cfg   transfer.Config
 	hold  uuid.UUID
 	begun *atomic.Int32 // how often a request reached BeforeAcquire
@@ -89,7 +90,7 @@ func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	q := quietBank{pair: b.pair(100, 0), cfg: b.cfg, begun: &atomic.Int32{}}
 	var through string
-	q.px, through = locktest.ProxyURL(t, b.URL)
+	q.px, through = servertest.ProxyURL(t, b.URL)
 	for range 3 {
 		q.hold = b.reserve(q.pair, 1, time.Hour).ID
 		b.lapse(q.hold)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -19,10 +19,10 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	for _, strategy := range []string{"row", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			b, p, px, start := armed(t, strategy, func(px *locktest.Proxy) {
+			b, p, px, start := armed(t, strategy, func(px *servertest.Proxy) {
 				px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
 					px.Refuse()
-					return locktest.Cuts["reply lost"](request, client, server)
+					return servertest.Cuts["reply lost"](request, client, server)
 				}))
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -53,7 +53,7 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 // and the same key, resolves it.
 func TestCommit_IsDecidedEvenIfTheLeaseEnds(t *testing.T) {
 	t.Parallel()
-	for name, cut := range locktest.Cuts {
+	for name, cut := range servertest.Cuts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, p, px, start := armed(t, "etcd-fenced", nil)

@@ -16,6 +16,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet"
 	"shop/wallet/mongotest"
 )
@@ -41,7 +42,7 @@ type fixture struct {
 // bonus service gives a tenth of each credit.
 func open(t testing.TB, cfg wallet.Config) *fixture {
 	t.Helper()
-	return openAt(t, locktest.Env(t, "SHOP_MONGO_URL"), cfg)
+	return openAt(t, servertest.Env(t, "SHOP_MONGO_URL"), cfg)
 }
 
 func openAt(t testing.TB, url string, cfg wallet.Config) *fixture {

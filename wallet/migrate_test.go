@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet"
 	"shop/wallet/mongotest"
 )
@@ -72,7 +72,7 @@ func TestSchema_RefusesInvalidDocuments(t *testing.T) {
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	db := mongotest.Connect(t, locktest.Env(t, "SHOP_MONGO_URL")).Database("nothing")
+	db := mongotest.Connect(t, servertest.Env(t, "SHOP_MONGO_URL")).Database("nothing")
 	for name, cfg := range map[string]wallet.Config{
 		"no database":      {},
 		"no such strategy": {Database: db, Strategy: "hope"},

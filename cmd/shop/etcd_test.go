@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // authority signs certificates, as files of PEM.
@@ -59,7 +60,7 @@ func (a *authority) write(name string, c x509.Certificate) (*x509.Certificate, *
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
 // flags are those of a client that has the certificate of a user.
-func (a *authority) flags(etcd *locktest.Server, user string) []string {
+func (a *authority) flags(etcd *servertest.Server, user string) []string {
 	flags := []string{"--etcd-endpoints=https://" + etcd.Addr, "--etcd-ca=" + a.file("ca.crt")}
 	if user != "" {
 		flags = append(flags, "--etcd-cert="+a.file(user+".crt"), "--etcd-key="+a.file(user+".key"))
@@ -69,25 +70,25 @@ func (a *authority) flags(etcd *locktest.Server, user string) []string {
 
 // startSecureEtcd starts an etcd that demands a certificate of each client. The user shop may use the keys that begin
 // with prefix; the user stranger may use none.
-func startSecureEtcd(t *testing.T, a *authority, prefix string) *locktest.Server {
+func startSecureEtcd(t *testing.T, a *authority, prefix string) *servertest.Server {
 	t.Helper()
 	for _, name := range []string{"server", "root", "shop", "stranger"} {
 		a.sign(name)
 	}
-	peers := "http://" + locktest.FreeAddr(t)
-	settings := func(s *locktest.Server) etcdSettings {
+	peers := "http://" + servertest.FreeAddr(t)
+	settings := func(s *servertest.Server) etcdSettings {
 		return etcdSettings{EtcdEndpoints: []string{s.Addr}, EtcdCA: a.file("ca.crt"), EtcdCert: a.file("root.crt"), EtcdKey: a.file("root.key")}
 	}
-	etcd := locktest.Start(t, locktest.Program{
+	etcd := servertest.Start(t, servertest.Program{
 		Name: "etcd", Env: "SHOP_ETCD_SERVER",
-		Args: func(s *locktest.Server) []string {
+		Args: func(s *servertest.Server) []string {
 			return []string{
 				"--data-dir", s.Dir, "--log-level", "error", "--listen-client-urls", "https://" + s.Addr, "--advertise-client-urls", "https://" + s.Addr,
 				"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
 				"--client-cert-auth", "--trusted-ca-file", a.file("ca.crt"), "--cert-file", a.file("server.crt"), "--key-file", a.file("server.key"),
 			}
 		},
-		Ready: func(ctx context.Context, s *locktest.Server) error {
+		Ready: func(ctx context.Context, s *servertest.Server) error {
 			client, err := settings(s).connect()
 			if err != nil {
 				return err

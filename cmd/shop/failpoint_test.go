@@ -22,6 +22,7 @@ import (
 	"shop/compose/local/stack/stacktest"
 	"shop/inventory"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -267,7 +268,7 @@ func startProcess(t *testing.T, url, key, point string, flags ...string) (*exec.
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{
 		"serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint=" + point,
+		"--postgres-url", url, "--redis-url", servertest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint=" + point,
 	}, flags...)...)
 	r := &replica{t: t, key: key, log: &lines{}, end: make(chan error, 1)}
 	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log

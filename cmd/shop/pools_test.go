@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet"
 )
 
@@ -66,7 +66,7 @@ func (d *brokenDialer) DialContext(ctx context.Context, network, address string)
 // The driver reports a refused connection as closed, although it never reported it as ready.
 func TestWatchMongo_ARefusedConnectionWasNeverOpen(t *testing.T) {
 	reg, dialer := prometheus.NewRegistry(), &brokenDialer{}
-	base, err := wallet.ClientOptions(locktest.Env(t, "SHOP_MONGO_URL"))
+	base, err := wallet.ClientOptions(servertest.Env(t, "SHOP_MONGO_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestWatchPool_CountsConnectionsAndTheTimeOfWaiters(t *testing.T) {
 }
 
 func watchedPostgres(t *testing.T, reg prometheus.Registerer) func() (func(), error) {
-	config, err := pgxpool.ParseConfig(locktest.Env(t, "SHOP_POSTGRES_URL"))
+	config, err := pgxpool.ParseConfig(servertest.Env(t, "SHOP_POSTGRES_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func watchedPostgres(t *testing.T, reg prometheus.Registerer) func() (func(), er
 }
 
 func watchedRedis(t *testing.T, reg prometheus.Registerer) func() (func(), error) {
-	o, err := redis.ParseURL(locktest.Env(t, "SHOP_REDIS_URL"))
+	o, err := redis.ParseURL(servertest.Env(t, "SHOP_REDIS_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"shop/cmd/shop/lab"
 	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // dropRaces drops the schemas of the races of a shop when the test ends.
@@ -140,7 +141,7 @@ func ownWalletRaces(t *testing.T, databaseURL string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(locktest.Env(t, "SHOP_MONGO_URL"))
+	u, err := url.Parse(servertest.Env(t, "SHOP_MONGO_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}

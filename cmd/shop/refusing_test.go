@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 const endOfSessions = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`
@@ -111,7 +112,7 @@ func TestPostgres_ThatIsReadOnlyIsBusyForEachStrategy(t *testing.T) {
 func TestPostgres_BehindAPoolerIsRefusedWithTheRemedyAndServesWithIt(t *testing.T) {
 	databaseURL, keys := newDatabase(t)
 	ids := accounts(t, databaseURL)
-	pooled := locktest.StartPooler(t, databaseURL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")
+	pooled := servertest.StartPooler(t, databaseURL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")
 	for _, c := range []struct{ command, settings, want string }{
 		{"migrate", "", "address of PostgreSQL itself"},
 		{"serve", "", "default_query_exec_mode=exec"},

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // replica is a running shop server.
@@ -88,7 +89,7 @@ func (r *replica) send(method, path, key, body string) (int, string) {
 
 func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 	url, keys := newDatabase(t)
-	locktest.Env(t, "SHOP_REDIS_URL")
+	servertest.Env(t, "SHOP_REDIS_URL")
 	var replicas []*replica
 	for range 3 {
 		replicas = append(replicas, startReplica(t, url, keys["alice"]))

@@ -18,6 +18,7 @@ import (
 
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // badSettings must each be refused before anything is done, with an error that says what to do.
@@ -125,10 +126,10 @@ func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 func TestSettings_AreReadWithoutTheWhiteSpaceAroundThem(t *testing.T) {
 	url, _ := newDatabase(t)
 	mine := accounts(t, url)
-	etcd := locktest.Env(t, "SHOP_ETCD_ENDPOINTS")
+	etcd := servertest.Env(t, "SHOP_ETCD_ENDPOINTS")
 	t.Setenv("SHOP_POSTGRES_URL", " "+url+"\n")
-	t.Setenv("SHOP_REDIS_URL", locktest.Env(t, "SHOP_REDIS_URL")+"\n")
-	t.Setenv("SHOP_MONGO_URL", locktest.Env(t, "SHOP_MONGO_URL")+"\n")
+	t.Setenv("SHOP_REDIS_URL", servertest.Env(t, "SHOP_REDIS_URL")+"\n")
+	t.Setenv("SHOP_MONGO_URL", servertest.Env(t, "SHOP_MONGO_URL")+"\n")
 	t.Setenv("SHOP_ETCD_ENDPOINTS", "127.0.0.1:1, "+etcd+"\n")
 	t.Setenv("SHOP_HOT_PRODUCTS", "coffee, tea\n")
 	t.Setenv("SHOP_HOT_ACCOUNTS", mine["alice"]+", "+mine["bob"]+"\n")

@@ -11,13 +11,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // A mongod that is no replica set has no transactions: each credit would fail, and nothing else would say why.
 func TestMongo_WithoutAReplicaSetIsRefusedWithTheRemedy(t *testing.T) {
 	databaseURL, _ := newDatabase(t)
-	alone := locktest.Mongod(func(ctx context.Context, s *locktest.Server) error {
+	alone := servertest.Mongod(func(ctx context.Context, s *servertest.Server) error {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))
 		if err != nil {
 			return err
@@ -25,11 +25,11 @@ func TestMongo_WithoutAReplicaSetIsRefusedWithTheRemedy(t *testing.T) {
 		defer func() { _ = client.Disconnect(ctx) }()
 		return client.Ping(ctx, nil)
 	})
-	alone.Args = func(s *locktest.Server) []string {
+	alone.Args = func(s *servertest.Server) []string {
 		host, port, _ := net.SplitHostPort(s.Addr)
 		return []string{"--bind_ip", host, "--port", port, "--nounixsocket", "--dbpath", s.Dir, "--wiredTigerCacheSizeGB", "0.25", "--quiet"}
 	}
-	url := "mongodb://" + locktest.Start(t, alone).Addr + "/shop"
+	url := "mongodb://" + servertest.Start(t, alone).Addr + "/shop"
 	for _, command := range []string{"migrate", "serve", "audit"} {
 		args := []string{command, "--postgres-url", databaseURL, "--mongo-url", url}
 		if command == "serve" {

@@ -23,8 +23,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"shop/locking/locktest"
 	"shop/locking/redislock"
+	"shop/locking/servertest"
 )
 
 // With sslmode=verify-full the shop sends nothing to a PostgreSQL whose certificate it does not know, or whose
@@ -37,7 +37,7 @@ func TestTLS_PostgreSQLMustHaveTheRightCertificate(t *testing.T) {
 		}
 		return conn.Close(ctx)
 	}
-	server, plain := locktest.StartPostgres(t, ready)
+	server, plain := servertest.StartPostgres(t, ready)
 	certificate, key := selfSigned(t)
 	setUp, err := pgx.Connect(t.Context(), plain)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // wantAtOnce repeats a request until it is answered without the two seconds that a probe waits.
@@ -169,7 +170,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 // Without etcd the lab offers the strategies that need none.
 func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
 	url, keys := newDatabase(t)
-	for endpoints, want := range map[string]int{locktest.Env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
+	for endpoints, want := range map[string]int{servertest.Env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
 		p := startTransferReplica(t, url, keys["alice"], "--lab", "--transfer-strategy=row", "--etcd-endpoints="+endpoints)
 		for _, strategy := range []string{"row", "naive", "serializable"} {
 			if status, body := p.payBy(strategy, endpoints); status != 201 {

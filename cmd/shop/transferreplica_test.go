@@ -12,6 +12,7 @@ import (
 
 	"shop/compose/local/stack"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func do(t *testing.T, what func(context.Context) error) {
@@ -25,7 +26,7 @@ func do(t *testing.T, what func(context.Context) error) {
 func wipe(t *testing.T, etcd *stack.Server) {
 	t.Helper()
 	do(t, etcd.Kill)
-	if err := os.RemoveAll(filepath.Join(locktest.Env(t, "SHOP_STACK"), etcd.Name, "data")); err != nil {
+	if err := os.RemoveAll(filepath.Join(servertest.Env(t, "SHOP_STACK"), etcd.Name, "data")); err != nil {
 		t.Fatal(err)
 	}
 	do(t, etcd.Start)

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet"
 	"shop/wallet/mongotest"
 )
@@ -27,7 +28,7 @@ func ownMongo(t *testing.T, base string) *mongo.Database {
 // sharedMongo does the same on the shared server, and drops the database afterwards.
 func sharedMongo(t *testing.T) *mongo.Database {
 	t.Helper()
-	db, databaseURL := mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
+	db, databaseURL := mongotest.Database(t, servertest.Env(t, "SHOP_MONGO_URL"))
 	t.Setenv("SHOP_MONGO_URL", databaseURL)
 	return db
 }

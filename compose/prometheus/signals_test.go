@@ -28,6 +28,7 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
+	"shop/locking/servertest"
 	"shop/wallet/mongotest"
 )
 
@@ -95,13 +96,13 @@ func startShop(t *testing.T, redisURL string) *shop {
 	t.Helper()
 	s := &shop{t: t, program: filepath.Join(t.TempDir(), "shop"), prefix: "signals-" + uuid.NewString()}
 	var mongoURL string
-	s.mongo, mongoURL = mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
+	s.mongo, mongoURL = mongotest.Database(t, servertest.Env(t, "SHOP_MONGO_URL"))
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.program, "../../cmd/shop").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s.env = []string{
 		"SHOP_POSTGRES_URL=" + pgtest.Schema(t), "SHOP_REDIS_URL=" + redisURL, "SHOP_MONGO_URL=" + mongoURL,
-		"SHOP_ETCD_ENDPOINTS=" + locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), "SHOP_LOCK_PREFIX=" + s.prefix, "SHOP_METRICS_LISTEN=127.0.0.1:0",
+		"SHOP_ETCD_ENDPOINTS=" + servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), "SHOP_LOCK_PREFIX=" + s.prefix, "SHOP_METRICS_LISTEN=127.0.0.1:0",
 	}
 	s.run("migrate")
 	seeded := s.run("seed")

@@ -139,7 +139,7 @@ func stripped(t *testing.T, dir, example string) {
 		}
 		return err
 	})
-	for _, suite := range []string{"locking/locktest", "locking/redislock/redistest", "locking/idempotency/pgtx/pgtest"} {
+	for _, suite := range []string{"locking/locktest", "locking/servertest", "locking/redislock/redistest", "locking/idempotency/pgtx/pgtest"} {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, suite)))
 	}
 	if err != nil {

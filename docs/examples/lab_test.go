@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // lab is a replica in lab mode, and the environment of a shell beside it.
@@ -125,7 +125,7 @@ func startLab(t *testing.T) *lab {
 	if err := built(); err != nil {
 		t.Fatal(err)
 	}
-	mongo, err := url.Parse(locktest.Env(t, "SHOP_MONGO_URL"))
+	mongo, err := url.Parse(servertest.Env(t, "SHOP_MONGO_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}

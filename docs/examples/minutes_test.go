@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // The steps of docs/copying.md, typed beside this repository as the page says, without the network.
@@ -33,7 +33,7 @@ func TestCI_TheGateWithoutDockerPasses(t *testing.T) {
 	}
 	var lines []line
 	for range 3 { // a machine that is too busy to send the load in time proves nothing
-		dir, api := checkout(t), locktest.FreeAddr(t)
+		dir, api := checkout(t), servertest.FreeAddr(t)
 		env := append(withoutServers(dir), "GOPROXY=off", "SHOP_LISTEN="+api, "SHOP_METRICS_LISTEN=127.0.0.1:0", "GITHUB_STEP_SUMMARY=")
 		lines = typed(t, filepath.Join(dir, "shop"), env, blocks, strings.NewReplacer("127.0.0.1:8080", api))
 		if !slices.ContainsFunc(lines, func(l line) bool { return strings.Contains(l.printed, "the generator lagged") }) {

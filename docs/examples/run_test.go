@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // `make run`, stopped as by Ctrl-C: its last line is the address of the page, and the lines `export` before it are all
@@ -23,7 +23,7 @@ func TestRun_ItsLastLineIsThePageAndAnotherShellHasItsServers(t *testing.T) {
 	if err := built(); err != nil {
 		t.Fatal(err)
 	}
-	dir, api := checkout(t), locktest.FreeAddr(t)
+	dir, api := checkout(t), servertest.FreeAddr(t)
 	root := filepath.Join(dir, "shop")
 	if err := os.Symlink(bin, filepath.Join(root, "bin")); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ var clients = map[string][]string{
 	"zklock":     {"github.com/go-zookeeper/zk"},
 }
 
-// suite are the modules that only tests and locktest import. zap is the logger of etcd's client.
+// suite are the modules that only tests, locktest and servertest import. zap is the logger of etcd's client.
 var suite = []string{"github.com/jackc/pgx/v5", "go.uber.org/goleak", "go.uber.org/zap"}
 
 // A store and package locking build in a module that depends on the client of its server alone. Their tests and
@@ -54,7 +54,7 @@ func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 				take = append(take, "locking/driver")
 			}
 			if store != "combine" { // whose tests need no suite
-				take = append(take, "locking/locktest")
+				take = append(take, "locking/locktest", "locking/servertest")
 			}
 			if strings.HasPrefix(store, "redis") {
 				take = append(take, "locking/redislock/redistest")

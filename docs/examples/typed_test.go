@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // typedBlocks returns the sh blocks of a page below the comment that names a test.
@@ -48,7 +48,7 @@ var typedPages = []struct {
 func TestTyped_ThePagesSayWhatTheShopAnswers(t *testing.T) {
 	r := startLab(t)
 	addresses := strings.NewReplacer("http://127.0.0.1:8080", r.api, "http://127.0.0.1:9090", r.metrics,
-		`psql "$SHOP_POSTGRES_URL"`, `psql "`+locktest.Env(t, "SHOP_POSTGRES_URL")+`"`) // psql refuses the search_path of a test
+		`psql "$SHOP_POSTGRES_URL"`, `psql "`+servertest.Env(t, "SHOP_POSTGRES_URL")+`"`) // psql refuses the search_path of a test
 	for _, page := range typedPages {
 		t.Run(page.name, func(t *testing.T) {
 			blocks := typedBlocks(read(t, "docs/"+page.name), "docs/examples/typed_test.go")

@@ -23,6 +23,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // prove is the path of prove, built for these tests.
@@ -60,7 +61,7 @@ func gateOnce(t *testing.T, shop string, flags ...string) (status int, result lo
 	})
 	folder := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "./gate", append([]string{shop, "--out", folder}, flags...)...)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "REDIS_URL="+testbed.Env(t, "SHOP_REDIS_URL"), "PROVE="+prove, "SHOP_1="+"http://"+locktest.FreeAddr(t), "SHOP_2="+"http://"+locktest.FreeAddr(t), "GITHUB_STEP_SUMMARY=")
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "REDIS_URL="+testbed.Env(t, "SHOP_REDIS_URL"), "PROVE="+prove, "SHOP_1="+"http://"+servertest.FreeAddr(t), "SHOP_2="+"http://"+servertest.FreeAddr(t), "GITHUB_STEP_SUMMARY=")
 	printed, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

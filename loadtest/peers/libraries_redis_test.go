@@ -22,6 +22,7 @@ import (
 	"shop/locking/locktest"
 	"shop/locking/redislock"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 // inRedis is a Backend of a library with a client of go-redis. Its proxy disturbs every script, and SET.
@@ -40,14 +41,14 @@ func inRedis(tune func(o *redis.Options, ttl time.Duration), open func(c *redis.
 			return locktest.Backend{
 				Open: func(ttl time.Duration) (locking.Store, error) { return at(host, ttl) },
 				Proxied: func(ttl time.Duration) locktest.Proxied {
-					p := locktest.NewFaults(t, host, func(request []byte) bool {
+					p := servertest.NewFaults(t, host, func(request []byte) bool {
 						return bytes.Contains(request, []byte("eval")) || bytes.Contains(request, []byte("\r\nset\r\n")) || bytes.Contains(request, []byte("\r\nsetnx\r\n"))
 					})
 					store, err := at(p.Addr, ttl)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return locktest.Disturbed(store, p)
+					return servertest.Disturbed(store, p)
 				},
 				Restartable: func() (locktest.Backend, func()) {
 					_, s := redistest.Single(t)

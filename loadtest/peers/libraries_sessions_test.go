@@ -24,6 +24,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
+	"shop/locking/servertest"
 )
 
 // libraries are the locks of the report.
@@ -88,7 +89,7 @@ func zookeeperBackend(t testing.TB) locktest.Backend {
 	const moment = 150 * time.Millisecond
 	prefix := "/libraries-" + rand.Text() + "/"
 	return locktest.Backend{Open: func(ttl time.Duration) (locking.Store, error) {
-		conn, _, err := zk.Connect(strings.Split(locktest.Env(t, zookeeperServers), ","), max(ttl, 4*time.Second), zk.WithLogInfo(false))
+		conn, _, err := zk.Connect(strings.Split(servertest.Env(t, zookeeperServers), ","), max(ttl, 4*time.Second), zk.WithLogInfo(false))
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +184,7 @@ func flockBackend(t testing.TB) locktest.Backend {
 func advisoryBackend(t testing.TB) locktest.Backend {
 	prefix := rand.Text()
 	return locktest.Backend{Open: func(time.Duration) (locking.Store, error) {
-		config, err := pgxpool.ParseConfig(locktest.Env(t, "SHOP_POSTGRES_URL"))
+		config, err := pgxpool.ParseConfig(servertest.Env(t, "SHOP_POSTGRES_URL"))
 		if err != nil {
 			return nil, err
 		}

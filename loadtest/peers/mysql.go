@@ -16,8 +16,8 @@ import (
 	gomysqllock "github.com/sanketplus/go-mysql-lock"
 
 	"shop/locking"
-	"shop/locking/locktest"
 	"shop/locking/mysqllock"
+	"shop/locking/servertest"
 )
 
 // The DSN of MySQL or MariaDB, without a database, is in this setting.
@@ -29,8 +29,8 @@ func withMariaDB(measure func() error) (err error) {
 	if os.Getenv(mysqlDSN) != "" {
 		return measure()
 	}
-	code := locktest.WithServer(runner(func() int { err = measure(); return 0 }), func(t testing.TB) {
-		_, dsn := locktest.StartMariaDB(t, func(ctx context.Context, dsn string) error {
+	code := servertest.WithServer(runner(func() int { err = measure(); return 0 }), func(t testing.TB) {
+		_, dsn := servertest.StartMariaDB(t, func(ctx context.Context, dsn string) error {
 			db, err := sql.Open("mysql", dsn)
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // minTTL is the minimum to which etcd with its default election timeout raises a TTL.
@@ -22,7 +23,7 @@ const minTTL = 2 * time.Second
 // endpoints are those of the etcd on which the tests run.
 func endpoints(t testing.TB) []string {
 	t.Helper()
-	return strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
+	return strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
 }
 
 // target is an etcd, and a kind of Store, to run on.
@@ -50,7 +51,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 			return locktest.Proxied{Store: store, Lose: w.loseNext, Lost: w.lostSoFar, Delay: w.delayEach}
 		},
 		Restartable: func() (locktest.Backend, func()) {
-			m := locktest.StartEtcd(t, 1)[0]
+			m := servertest.StartEtcd(t, 1)[0]
 			g := g
 			g.endpoints = []string{m.Addr}
 			return g.open(t), m.Restart

@@ -12,12 +12,13 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // leaderOf returns the member that reports itself as the leader.
-func leaderOf(t *testing.T, client *clientv3.Client, members []*locktest.Server) *locktest.Server {
+func leaderOf(t *testing.T, client *clientv3.Client, members []*servertest.Server) *servertest.Server {
 	t.Helper()
-	var leader *locktest.Server
+	var leader *servertest.Server
 	locktest.Eventually(t, "a leader", func() bool {
 		for _, m := range members {
 			if !m.Up() {
@@ -84,7 +85,7 @@ func acquireRepeatedly(t *testing.T, store *Store, above locking.Fence) (last lo
 func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	locktest.Slow(t, "three etcd")
 	t.Parallel()
-	members := locktest.StartEtcd(t, 3)
+	members := servertest.StartEtcd(t, 3)
 	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)
 	const ttl = 10 * time.Second
 	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
@@ -120,7 +121,7 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 
 // loseQuorum checks that with one member of three a request fails, and that with
 // two the Store grants keys again.
-func loseQuorum(t *testing.T, store *Store, second, first *locktest.Server, fence locking.Fence) {
+func loseQuorum(t *testing.T, store *Store, second, first *servertest.Server, fence locking.Fence) {
 	t.Helper()
 	second.Kill()
 	asked := time.Now()
@@ -139,7 +140,7 @@ func loseQuorum(t *testing.T, store *Store, second, first *locktest.Server, fenc
 func TestCluster_OrphanIsFreeAfterTheLeaderChange(t *testing.T) {
 	locktest.Slow(t, "three etcd")
 	t.Parallel()
-	members := locktest.StartEtcd(t, 3)
+	members := servertest.StartEtcd(t, 3)
 	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)
 	client := g.client(t)
 	store, leader := g.must(t, 10*time.Second), leaderOf(t, client, members)

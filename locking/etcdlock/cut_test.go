@@ -11,6 +11,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // A client that is cut off from etcd can still write to other servers. Its trust ends
@@ -19,7 +20,7 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
 	g := shared(t)
-	far, proxy := g, locktest.NewProxy(t, g.endpoints[0])
+	far, proxy := g, servertest.NewProxy(t, g.endpoints[0])
 	far.endpoints = []string{proxy.Addr}
 	store, other := far.must(t, ttl), g.must(t, 20*time.Second)
 	var first, second locking.Lease
@@ -66,7 +67,7 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 func TestAcquire_RequestsFailAtOnceUntilEtcdIsBack(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	far, proxy := g, locktest.NewProxy(t, g.endpoints[0])
+	far, proxy := g, servertest.NewProxy(t, g.endpoints[0])
 	far.endpoints = []string{proxy.Addr}
 	store := far.must(t, minTTL)
 	proxy.Down()

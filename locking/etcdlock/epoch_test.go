@@ -12,6 +12,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // wantForeign waits until etcd answers, and checks that TryAcquire and Acquire return
@@ -65,7 +66,7 @@ func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool
 func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	locktest.Slow(t, "a restart of etcd")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1)[0]
+	m := servertest.StartEtcd(t, 1)[0]
 	g, elsewhere := at(t, m.Addr), at(t, m.Addr)
 	first, second, third := g.must(t, 10*time.Second), g.must(t, 10*time.Second), elsewhere.must(t, 10*time.Second)
 	if first.Epoch() != second.Epoch() || first.Epoch() == third.Epoch() {
@@ -90,7 +91,7 @@ func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1)[0]
+	m := servertest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
 	store, held, waited := holderAndWaiter(t, g, 10*time.Second)
 	m.Kill()
@@ -120,7 +121,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1)[0]
+	m := servertest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
 	store, client := g.must(t, 3*time.Second), g.client(t)
 	value, _ := valueIn(t, client, g.prefix)

@@ -10,12 +10,13 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // A refused request leaves nothing behind: it writes nothing, so there is no new revision.
 func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 	t.Parallel()
-	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // no other test writes to it: the revision must not change
+	g := at(t, servertest.StartEtcd(t, 1)[0].Addr) // no other test writes to it: the revision must not change
 	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
 	locktest.Taken(t, holder, "b")
 	before, err := client.Get(t.Context(), "x")

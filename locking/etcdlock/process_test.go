@@ -21,10 +21,11 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) {
-	locktest.Roles(map[string]func(args []string) error{
+	servertest.Roles(map[string]func(args []string) error{
 		"count": func(args []string) error { return count(args[0]) },
 		"hold":  func(args []string) error { return hold(args[0]) },
 	})
@@ -102,7 +103,7 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
-			if out, err := locktest.Process(t, "count", g.prefix).CombinedOutput(); err != nil {
+			if out, err := servertest.Process(t, "count", g.prefix).CombinedOutput(); err != nil {
 				t.Errorf("worker %d: %v\n%s", i, err, out)
 			}
 		})
@@ -121,7 +122,7 @@ func TestDo_StoppedProcessDetectsTheLossWhenItContinues(t *testing.T) {
 	locktest.Slow(t, "processes")
 	t.Parallel()
 	g := shared(t)
-	cmd := locktest.Process(t, "hold", g.prefix)
+	cmd := servertest.Process(t, "hold", g.prefix)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // Of many waiters in one process, one is in etcd.
@@ -86,7 +87,7 @@ func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
-	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // used by this test alone
+	g := at(t, servertest.StartEtcd(t, 1)[0].Addr) // used by this test alone
 	w, far := newProxy(t, g.endpoints[0]), g
 	far.endpoints = []string{w.addr}
 	holder, client := g.must(t, 20*time.Second), g.client(t)

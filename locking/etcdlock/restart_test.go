@@ -8,6 +8,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // After a restart with its data, the holder still holds, the waiter still waits, and
@@ -15,7 +16,7 @@ import (
 func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
 	locktest.Slow(t, "a restart of etcd")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1)[0]
+	m := servertest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
 	const ttl = 15 * time.Second
 	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
@@ -53,9 +54,9 @@ func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
 func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
 	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1)[0]
+	m := servertest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
-	far, proxy := g, locktest.NewProxy(t, m.Addr)
+	far, proxy := g, servertest.NewProxy(t, m.Addr)
 	far.endpoints = []string{proxy.Addr}
 	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
 	held := locktest.Taken(t, holder, "k")
@@ -87,7 +88,7 @@ func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
 func TestAcquire_CompactionBeforeTheWatchMissesNoEvent(t *testing.T) {
 	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1)[0]
+	m := servertest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
 	far, w := g, newProxy(t, m.Addr)
 	far.endpoints = []string{w.addr}

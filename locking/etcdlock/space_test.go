@@ -16,6 +16,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // etcd may apply a transaction for which there is no space, and answer ErrNoSpace. The
@@ -47,7 +48,7 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 	locktest.Slow(t, "an etcd of its own")
 	t.Parallel()
-	m := locktest.StartEtcd(t, 1, "--quota-backend-bytes", "6000000")[0]
+	m := servertest.StartEtcd(t, 1, "--quota-backend-bytes", "6000000")[0]
 	g := at(t, m.Addr)
 	client, holder := g.client(t), g.must(t, 30*time.Second)
 	held := locktest.Taken(t, holder, "held")

@@ -15,6 +15,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestNew_WithoutAClientIsAnError(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNew_WithoutAClientIsAnError(t *testing.T) {
 
 func TestNew_ThatIsRefusedNamesTheAddressAndTheCauseAtOnce(t *testing.T) {
 	t.Parallel()
-	addr := locktest.FreeAddr(t)
+	addr := servertest.FreeAddr(t)
 	client, err := clientv3.New(quiet(addr))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestNew_ThatIsRefusedNamesTheAddressAndTheCauseAtOnce(t *testing.T) {
 // A request that finds no connection was not sent, and its outcome is not unknown.
 func TestTryAcquire_ThatFindsNoConnectionIsNotUnknown(t *testing.T) {
 	t.Parallel()
-	p := locktest.NewProxy(t, endpoints(t)[0])
+	p := servertest.NewProxy(t, endpoints(t)[0])
 	store := at(t, p.Addr).must(t, 6*time.Second)
 	locktest.Taken(t, store, "warm")
 	p.Down()

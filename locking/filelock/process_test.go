@@ -21,10 +21,11 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) {
-	locktest.Roles(map[string]func(args []string) error{
+	servertest.Roles(map[string]func(args []string) error{
 		"count": func(args []string) error { return count(args[0]) },
 		"hold":  func(args []string) error { return holdKey(args[0], args[1]) },
 		"many":  func(args []string) error { return holdMany(args[0]) },
@@ -64,7 +65,7 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
-			if out, err := locktest.Process(t, "count", dir).CombinedOutput(); err != nil {
+			if out, err := servertest.Process(t, "count", dir).CombinedOutput(); err != nil {
 				t.Errorf("worker %d: %v\n%s", i, err, out)
 			}
 		})
@@ -106,7 +107,7 @@ type holder struct {
 
 func startHolder(t testing.TB, dir, key string) *holder {
 	t.Helper()
-	h := &holder{t: t, cmd: locktest.Process(t, "hold", dir, key)}
+	h := &holder{t: t, cmd: servertest.Process(t, "hold", dir, key)}
 	input, inputWriter, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +229,7 @@ func holdMany(dir string) error {
 // Without a free descriptor a request fails, but not with ErrBusy. The leases stay.
 func TestAcquire_TooManyOpenFiles(t *testing.T) {
 	t.Parallel()
-	if out, err := locktest.Process(t, "many", t.TempDir()).CombinedOutput(); err != nil {
+	if out, err := servertest.Process(t, "many", t.TempDir()).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

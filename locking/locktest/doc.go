@@ -77,16 +77,7 @@
 //
 // # Tools for tests of a store
 //
-//	Server   a server for one test, with its own port and data: the test can kill it, pause
-//	         it and start it again. It stops with the test process. If it dies by itself,
-//	         the test fails within seconds, with its last log lines.
-//	         WithServer runs servers for all tests of a package.
-//	Process  this test binary as another process, in one of the Roles of TestMain: the test
-//	         can stop it and kill it.
-//	Proxy    forwards TCP: cut connections, refuse new ones, freeze, or inspect each read.
-//	Faults   a Proxy that loses, delays and drops single lock requests.
-//
-// For tests of a service that uses a store: failpoints that act at one step of an
+// Package servertest starts servers for a test, and disturbs the connections to them. Here are failpoints that act at one step of an
 // operation (OnceAt, MeetAt, PauseAt), Beside, and Counts of its events.
 //
 // There are no sleeps: the suite waits for an event, or polls until a deadline. Checks

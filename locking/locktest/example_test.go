@@ -14,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // table is a small locking.Store, as anyone may write one: a row for each lock, on the clock of PostgreSQL.
@@ -67,7 +68,7 @@ func (s *table) one(ctx context.Context, none error, sql string, args ...any) er
 // The contract runs over a store of 45 lines.
 func TestRun_AStoreOfAnyone(t *testing.T) {
 	locktest.Run(t, func(t testing.TB) locktest.Backend {
-		pool, err := pgxpool.New(context.Background(), locktest.Env(t, "SHOP_POSTGRES_URL"))
+		pool, err := pgxpool.New(context.Background(), servertest.Env(t, "SHOP_POSTGRES_URL"))
 		if err != nil {
 			t.Fatal(err)
 		}

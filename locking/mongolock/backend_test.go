@@ -16,12 +16,13 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // mongoURL is the URL of the server on which the tests run.
-func mongoURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_MONGO_URL") }
+func mongoURL(t testing.TB) string { t.Helper(); return servertest.Env(t, "SHOP_MONGO_URL") }
 
 // target is a MongoDB, and a kind of Store, to run on.
 type target struct {
@@ -49,7 +50,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Disturbed(store, p)
+			return servertest.Disturbed(store, p)
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			s := startServer(t)
@@ -123,7 +124,7 @@ func beside(t testing.TB, s *opened) *opened { t.Helper(); return storeOn(t, s.g
 
 // disturbed makes a Store behind a proxy, with settings for its client, and a second Store
 // in the same key space that connects directly.
-func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*opened, *locktest.Faults, *opened) {
+func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*opened, *servertest.Faults, *opened) {
 	t.Helper()
 	p := newProxy(t, primaryOf(t, mongoURL(t)))
 	other := newStore(t, ttl)

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // primaryOf returns the address of the primary, as the target of a proxy.
@@ -30,17 +31,17 @@ func primaryOf(t testing.TB, u string) string {
 }
 
 // startServer starts a mongod for one test, as a replica set of one member.
-func startServer(t testing.TB) *locktest.Server {
+func startServer(t testing.TB) *servertest.Server {
 	t.Helper()
-	return locktest.Start(t, locktest.Mongod(serves))
+	return servertest.Start(t, servertest.Mongod(serves))
 }
 
-func urlOf(s *locktest.Server) string { return "mongodb://" + s.Addr + "/?replicaSet=rs" }
+func urlOf(s *servertest.Server) string { return "mongodb://" + s.Addr + "/?replicaSet=rs" }
 
 // serves initiates the set, once, and requires a write, which needs a primary. The
 // initiation is not bounded by short: an interrupted one leaves the set incomplete, and
 // the server crashes at the next one.
-func serves(ctx context.Context, s *locktest.Server) error {
+func serves(ctx context.Context, s *servertest.Server) error {
 	return direct(s, func(admin *mongo.Database) error {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -60,7 +61,7 @@ func serves(ctx context.Context, s *locktest.Server) error {
 const notYetInitialized = 94
 
 // direct calls do with a client of the server, whatever state its set is in.
-func direct(s *locktest.Server, do func(admin *mongo.Database) error) error {
+func direct(s *servertest.Server, do func(admin *mongo.Database) error) error {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func direct(s *locktest.Server, do func(admin *mongo.Database) error) error {
 }
 
 // command sends c to the server until it succeeds, whatever state its set is in.
-func command(t testing.TB, s *locktest.Server, c bson.D) {
+func command(t testing.TB, s *servertest.Server, c bson.D) {
 	t.Helper()
 	locktest.Eventually(t, c[0].Key, func() bool {
 		return direct(s, func(admin *mongo.Database) error { return admin.RunCommand(within(t, time.Second), c).Err() }) == nil
@@ -80,9 +81,9 @@ func command(t testing.TB, s *locktest.Server, c bson.D) {
 // newProxy makes a proxy that disturbs lock requests: an OP_MSG whose command is
 // findAndModify. The command follows the header, the flags, the kind of section, the
 // length of the document, and the type of its first element.
-func newProxy(t testing.TB, addr string) *locktest.Faults {
+func newProxy(t testing.TB, addr string) *servertest.Faults {
 	t.Helper()
-	return locktest.NewFaults(t, addr, func(message []byte) bool {
+	return servertest.NewFaults(t, addr, func(message []byte) bool {
 		const opMsg, commandAt = 2013, 16 + 4 + 1 + 4 + 1
 		return len(message) > commandAt && binary.LittleEndian.Uint32(message[12:]) == opMsg &&
 			bytes.HasPrefix(message[commandAt:], []byte("findAndModify\x00"))
@@ -91,4 +92,4 @@ func newProxy(t testing.TB, addr string) *locktest.Faults {
 
 // through is the URL of the proxy with a direct connection: a client that discovers the
 // members of the set would bypass the proxy.
-func through(p *locktest.Faults) string { return "mongodb://" + p.Addr + "/?directConnection=true" }
+func through(p *servertest.Faults) string { return "mongodb://" + p.Addr + "/?directConnection=true" }

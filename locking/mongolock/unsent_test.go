@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestNew_WithoutACollectionIsAnError(t *testing.T) {
@@ -25,7 +25,7 @@ func TestNew_WithoutACollectionIsAnError(t *testing.T) {
 // A request for which there is no server, or no client any more, was not sent, and its outcome is not unknown.
 func TestTryAcquire_ThatFindsNoServerIsNotUnknown(t *testing.T) {
 	t.Parallel()
-	addr := locktest.FreeAddr(t)
+	addr := servertest.FreeAddr(t)
 	refused, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // env is the setting with the DSN, without a database, of the server that the tests of this package
@@ -24,9 +25,9 @@ import (
 const env = "SHOP_MYSQL_DSN"
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(locktest.WithServer(m, func(t testing.TB) {
+	goleak.VerifyTestMain(servertest.WithServer(m, func(t testing.TB) {
 		if os.Getenv(env) == "" {
-			_, dsn := locktest.StartMariaDB(t, ping)
+			_, dsn := servertest.StartMariaDB(t, ping)
 			_ = os.Setenv(env, dsn)
 		}
 	}))
@@ -80,8 +81,8 @@ func (g target) open(t testing.TB) locktest.Backend {
 		Open:    func(ttl time.Duration) (locking.Store, error) { return store(database, ttl) },
 		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, database, ttl, store) },
 		Restartable: func() (locktest.Backend, func()) {
-			var server *locktest.Server
-			server, g.dsn = locktest.StartMariaDB(t, ping)
+			var server *servertest.Server
+			server, g.dsn = servertest.StartMariaDB(t, ping)
 			return g.open(t), server.Restart
 		},
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
@@ -96,7 +97,7 @@ type sessions struct {
 
 func (g sessions) open(t testing.TB) locktest.Backend {
 	t.Helper()
-	server, space := parse(t, locktest.Env(t, env)), rand.Text()
+	server, space := parse(t, servertest.Env(t, env)), rand.Text()
 	monitor := connect(t, server, 1)
 	store := func(cfg *mysql.Config, _ time.Duration) (locking.Store, error) {
 		var d driver.Driver = newSessionsOf(connect(t, cfg, 120), space) // the suite holds a hundred keys at once
@@ -128,7 +129,7 @@ func inServer(t testing.TB, db *sql.DB, name string) int {
 // disturbed makes a store behind a proxy that disturbs lock requests.
 func disturbed(t testing.TB, server *mysql.Config, ttl time.Duration, make func(*mysql.Config, time.Duration) (locking.Store, error)) locktest.Proxied {
 	t.Helper()
-	p := locktest.NewFaults(t, server.Addr, func(request []byte) bool {
+	p := servertest.NewFaults(t, server.Addr, func(request []byte) bool {
 		return bytes.Contains(request, []byte("CALL locks_")) || bytes.Contains(request, []byte("UPDATE locks")) || bytes.Contains(request, []byte("_LOCK("))
 	})
 	through := server.Clone()
@@ -137,7 +138,7 @@ func disturbed(t testing.TB, server *mysql.Config, ttl time.Duration, make func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	return locktest.Disturbed(store, p)
+	return servertest.Disturbed(store, p)
 }
 
 // opened is a Store, with its driver.

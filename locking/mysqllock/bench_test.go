@@ -10,6 +10,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // One acquisition and one release, without contention. SELECT 1 is the round trip; the commits
@@ -51,7 +52,7 @@ func BenchmarkUncontended(b *testing.B) {
 
 // Goroutines of two processes want one key: the time from one grant to the next.
 func BenchmarkHandOff(b *testing.B) {
-	cfg := newDatabase(b, locktest.Env(b, env), "")
+	cfg := newDatabase(b, servertest.Env(b, env), "")
 	var tables, sessions []locking.Store
 	for range 2 {
 		store, err := New(connect(b, cfg, 16), time.Minute)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // promises of a Store. Not FIFO: after a release, the first request is granted.
@@ -13,7 +14,7 @@ var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: tru
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, target{dsn: locktest.Env(t, env)}.open, promises)
+	locktest.Run(t, target{dsn: servertest.Env(t, env)}.open, promises)
 }
 
 // sessionPromises of NewSessions. The server's own queue is FIFO, although MySQL's manual leaves the

@@ -15,12 +15,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // newDB makes a pool on a new database of the shared server.
 func newDB(t testing.TB) *sql.DB {
 	t.Helper()
-	return connect(t, newDatabase(t, locktest.Env(t, env), ""), 16)
+	return connect(t, newDatabase(t, servertest.Env(t, env), ""), 16)
 }
 
 // newDatabase makes a database, migrates it, at first with another migration of the locks if there is one, and

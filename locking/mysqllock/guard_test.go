@@ -12,6 +12,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // guard is Guard, or a variant that is wrong on purpose.
@@ -28,7 +29,7 @@ type guarded struct {
 // open is a locktest.OpenGuards.
 func (g guarded) open(t testing.TB) locktest.Guards {
 	t.Helper()
-	cfg := newDatabase(t, locktest.Env(t, env), "")
+	cfg := newDatabase(t, servertest.Env(t, env), "")
 	if g.settings != nil {
 		g.settings(cfg)
 	}

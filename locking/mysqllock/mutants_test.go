@@ -11,6 +11,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
@@ -69,7 +70,7 @@ func mutants() map[string]mutant {
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
-	dsn := locktest.Env(t, env)
+	dsn := servertest.Env(t, env)
 	var tests []func(*testing.T)
 	for name, m := range mutants() {
 		broken := target{dsn: dsn, edits: m.edits, broken: m.broken}
@@ -84,7 +85,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 func TestContract_NoticesWrongPromises(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
-	open := target{dsn: locktest.Env(t, env)}.open
+	open := target{dsn: servertest.Env(t, env)}.open
 	without := func(change func(*locktest.Promises)) locktest.Promises {
 		p := promises
 		change(&p)

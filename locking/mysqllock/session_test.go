@@ -14,6 +14,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // openedSessions is a Store of sessions, with its driver.
@@ -26,7 +27,7 @@ type openedSessions struct {
 // newSessions makes a Store on the shared server, in a key space of its own.
 func newSessions(t testing.TB, conns int) (*openedSessions, *sql.DB) {
 	t.Helper()
-	db := connect(t, parse(t, locktest.Env(t, env)), conns)
+	db := connect(t, parse(t, servertest.Env(t, env)), conns)
 	return sessionsIn(t, db, rand.Text()), db
 }
 
@@ -184,7 +185,7 @@ func TestSession_LeavesNothingOnItsConnection(t *testing.T) {
 	}
 	must(t, store.Release(t.Context(), locktest.Taken(t, store, "k")))
 	clean("a release")
-	other := sessionsIn(t, connect(t, parse(t, locktest.Env(t, env)), 1), store.space)
+	other := sessionsIn(t, connect(t, parse(t, servertest.Env(t, env)), 1), store.space)
 	locktest.Taken(t, other, "k")
 	_, err := store.TryAcquire(t.Context(), "k")
 	locktest.WantBusy(t, err)

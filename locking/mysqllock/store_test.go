@@ -14,6 +14,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // locked locks the one row of the locks in a transaction, and starts a request that waits for the row.
@@ -38,7 +39,7 @@ func waiting(t *testing.T, db *sql.DB) int64 {
 func expiredBehindARow(t *testing.T, edits ...string) error {
 	t.Helper()
 	migration, _, _ := edited(t, edits...)
-	db := connect(t, newDatabase(t, locktest.Env(t, env), migration), 16)
+	db := connect(t, newDatabase(t, servertest.Env(t, env), migration), 16)
 	o := settings(time.Second)
 	o.Limit = time.Minute
 	store := made(driver.New(newTable(db, time.Second), o))
@@ -130,8 +131,8 @@ func TestTryAcquire_FenceGrowsWhenTheClockWasSetBack(t *testing.T) {
 // The answer of a procedure is lost, after that of an UPDATE which found no row: the grant is found by its owner.
 func TestTryAcquire_TheAnswerOfAProcedureIsLost(t *testing.T) {
 	t.Parallel()
-	server := newDatabase(t, locktest.Env(t, env), "")
-	p := locktest.NewFaults(t, server.Addr, func(request []byte) bool { return bytes.Contains(request, []byte("CALL locks_acquire")) })
+	server := newDatabase(t, servertest.Env(t, env), "")
+	p := servertest.NewFaults(t, server.Addr, func(request []byte) bool { return bytes.Contains(request, []byte("CALL locks_acquire")) })
 	through := server.Clone()
 	through.Addr = p.Addr
 	store := storeOn(t, connect(t, through, 3), 10*time.Second)
@@ -190,14 +191,14 @@ func TestRenew_QuotesTheOwner(t *testing.T) {
 // Stores whose sessions have other settings than the server's defaults exclude each other.
 func TestStore_DoesNotDependOnTheSettingsOfItsSessions(t *testing.T) {
 	t.Parallel()
-	server := newDatabase(t, locktest.Env(t, env), "")
+	server := newDatabase(t, servertest.Env(t, env), "")
 	var stores []*opened
 	for dsn, set := range map[string]string{
 		"?time_zone=%27%2B09%3A00%27&charset=latin1":                 "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
 		"?time_zone=%27-05%3A00%27&clientFoundRows=true":             "SET autocommit = 0",
 		"?sql_mode=%27ANSI%27&interpolateParams=true&parseTime=true": "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 	} {
-		cfg := parse(t, locktest.Env(t, env)+server.DBName+dsn)
+		cfg := parse(t, servertest.Env(t, env)+server.DBName+dsn)
 		db := connect(t, cfg, 1) // the connection that is set
 		exec(t, db, set)
 		stores = append(stores, storeOn(t, db, time.Minute))
@@ -223,7 +224,7 @@ func TestStore_DoesNotDependOnTheSettingsOfItsSessions(t *testing.T) {
 // A missing table is not an outcome that is unknown, and is reported at once.
 func TestTryAcquire_WithoutTheMigrationsFailsAtOnce(t *testing.T) {
 	t.Parallel()
-	store := storeOn(t, connect(t, parse(t, locktest.Env(t, env)+"mysql"), 1), time.Hour)
+	store := storeOn(t, connect(t, parse(t, servertest.Env(t, env)+"mysql"), 1), time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := store.TryAcquire(ctx, "k")

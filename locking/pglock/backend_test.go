@@ -17,6 +17,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -110,18 +111,18 @@ func disturbed(t testing.TB, server string, ttl time.Duration, make func(string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return locktest.Disturbed(store, p)
+	return servertest.Disturbed(store, p)
 }
 
 // newProxy makes a proxy that disturbs the requests of both stores, and returns the URL through it. It knows them by
 // their SQL, so none is prepared.
-func newProxy(t testing.TB, server string) (p *locktest.Faults, through string) {
+func newProxy(t testing.TB, server string) (p *servertest.Faults, through string) {
 	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = locktest.NewFaults(t, u.Host, func(request []byte) bool {
+	p = servertest.NewFaults(t, u.Host, func(request []byte) bool {
 		return bytes.Contains(request, []byte("locks_")) || bytes.Contains(request, []byte("UPDATE locks")) || bytes.Contains(request, []byte("advisory"))
 	})
 	u.Host = p.Addr
@@ -129,9 +130,9 @@ func newProxy(t testing.TB, server string) (p *locktest.Faults, through string) 
 }
 
 // startServer starts a PostgreSQL for one test.
-func startServer(t testing.TB) (*locktest.Server, string) {
+func startServer(t testing.TB) (*servertest.Server, string) {
 	t.Helper()
-	return locktest.StartPostgres(t, func(ctx context.Context, url string) error {
+	return servertest.StartPostgres(t, func(ctx context.Context, url string) error {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
 			return err

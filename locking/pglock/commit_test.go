@@ -13,6 +13,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // A standby that never answers delays each commit that must not be lost. A grant must not, a release may: without it
@@ -59,7 +60,7 @@ func TestCommit_ClassifiesItsErrors(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
 	exec(t, pool, `CREATE TABLE commits (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)`)
-	proxy, through := locktest.ProxyURL(t, pool.Config().ConnString())
+	proxy, through := servertest.ProxyURL(t, pool.Config().ConnString())
 	connected := func() *pgx.Conn {
 		conn, err := pgx.Connect(t.Context(), through)
 		if err != nil {
@@ -117,14 +118,14 @@ func TestTryAcquire_AnAnswerThatIsLostWithItsConnectionIsNotUnsent(t *testing.T)
 			t.Parallel()
 			pool := newPool(t)
 			migrate(t, pool)
-			proxy, through := locktest.ProxyURL(t, pool.Config().ConnString())
+			proxy, through := servertest.ProxyURL(t, pool.Config().ConnString())
 			store, err := New(connect(t, through+mode, 2), time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(store.Close)
 			locktest.Released(t, store, locktest.Taken(t, store, "k")) // it has a row, and the statements are prepared
-			cut, hit := locktest.Nth(1, func(_ []byte, client, _ net.Conn) bool { _ = client.Close(); return false })
+			cut, hit := servertest.Nth(1, func(_ []byte, client, _ net.Conn) bool { _ = client.Close(); return false })
 			proxy.OnReply(cut)
 			lease, err := store.TryAcquire(t.Context(), "k")
 			if err != nil || !hit.Load() {

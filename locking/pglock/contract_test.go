@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // promises of a Store. Not FIFO: after a release, the first request is granted.
@@ -13,7 +14,7 @@ var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: tru
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, target{url: locktest.Env(t, "SHOP_POSTGRES_URL")}.open, promises)
+	locktest.Run(t, target{url: servertest.Env(t, "SHOP_POSTGRES_URL")}.open, promises)
 }
 
 // sessionPromises of NewSessions: PostgreSQL's own queue is FIFO. The suite's waiters have a Store each, so a process each.

@@ -13,6 +13,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
@@ -63,7 +64,7 @@ func mutants() map[string]mutant {
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
-	url := locktest.Env(t, "SHOP_POSTGRES_URL")
+	url := servertest.Env(t, "SHOP_POSTGRES_URL")
 	var tests []func(*testing.T)
 	for name, m := range mutants() {
 		broken := target{url: url, sql: m.sql, edits: m.edits, broken: m.broken}
@@ -78,7 +79,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 func TestContract_NoticesWrongPromises(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
-	open := target{url: locktest.Env(t, "SHOP_POSTGRES_URL")}.open
+	open := target{url: servertest.Env(t, "SHOP_POSTGRES_URL")}.open
 	without := func(change func(*locktest.Promises)) locktest.Promises {
 		p := promises
 		change(&p)
@@ -108,7 +109,7 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 		"spaces trimmed":                      {renames(strings.TrimSpace), nil, []string{"Keys/OddOnesNeverCollide"}},
 		"silence taken for an answer":         {locktest.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
 	} {
-		broken := sessions{locktest.Env(t, "SHOP_POSTGRES_URL"), m.broken, m.keep}
+		broken := sessions{servertest.Env(t, "SHOP_POSTGRES_URL"), m.broken, m.keep}
 		tests = append(tests, func(t *testing.T) {
 			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, sessionPromises, m.caught...) })
 		})

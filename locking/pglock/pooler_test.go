@@ -13,6 +13,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // pooled is a schema behind a PgBouncer in transaction mode, which has two sessions of the server. Each client
@@ -24,7 +25,7 @@ type pooled struct {
 
 func newPooled(t *testing.T) pooled {
 	t.Helper()
-	return pooled{t, locktest.StartPooler(t, newSchema(t, locktest.Env(t, "SHOP_POSTGRES_URL")))}
+	return pooled{t, servertest.StartPooler(t, newSchema(t, servertest.Env(t, "SHOP_POSTGRES_URL")))}
 }
 
 func (p pooled) client() *pgxpool.Pool {

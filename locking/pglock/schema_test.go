@@ -17,12 +17,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // newPool makes a pool on a new schema of the shared server, and migrates the schema.
 func newPool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return connect(t, newSchema(t, locktest.Env(t, "SHOP_POSTGRES_URL")), 16)
+	return connect(t, newSchema(t, servertest.Env(t, "SHOP_POSTGRES_URL")), 16)
 }
 
 // newSchema makes a schema, migrates it, and returns the URL with it as search_path.

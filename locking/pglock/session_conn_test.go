@@ -16,6 +16,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // A wait may be longer than the limit of an answer, and no limit stays on a connection of the pool.
@@ -63,7 +64,7 @@ func (c mute) Write(b []byte) (int, error) {
 func TestSession_WaitsForAnAnswerForASecond(t *testing.T) {
 	t.Parallel()
 	var silent atomic.Bool
-	config, err := pgxpool.ParseConfig(locktest.Env(t, "SHOP_POSTGRES_URL"))
+	config, err := pgxpool.ParseConfig(servertest.Env(t, "SHOP_POSTGRES_URL"))
 	must(t, err)
 	dial := config.ConnConfig.DialFunc
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -132,7 +133,7 @@ func TestSession_AbandonLeavesNoLock(t *testing.T) {
 // Close ends the waiters that have no connection, and those behind them.
 func TestSession_CloseEndsTheWaitForAConnection(t *testing.T) {
 	t.Parallel()
-	full := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 1)
+	full := connect(t, servertest.Env(t, "SHOP_POSTGRES_URL"), 1)
 	holder := made(NewSessions(full, rand.Text()))
 	t.Cleanup(holder.Close)
 	locktest.Taken(t, holder, "k")

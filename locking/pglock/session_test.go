@@ -16,6 +16,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // openedSessions is a Store of sessions, with its driver.
@@ -28,7 +29,7 @@ type openedSessions struct {
 // newSessions makes a Store on the shared server, in a key space of its own.
 func newSessions(t testing.TB) (*openedSessions, *pgxpool.Pool) {
 	t.Helper()
-	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 8)
+	pool := connect(t, servertest.Env(t, "SHOP_POSTGRES_URL"), 8)
 	return sessionsIn(t, pool, rand.Text()), pool
 }
 
@@ -125,7 +126,7 @@ func TestSession_RenewOnAConnectionThatHasEndedLosesNothing(t *testing.T) {
 // A waiter that gives up keeps its connection, if the pool cancels statements, and keeps no lock.
 func TestSession_GivingUpLeavesACleanConnection(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(locktest.Env(t, "SHOP_POSTGRES_URL"))
+	config, err := pgxpool.ParseConfig(servertest.Env(t, "SHOP_POSTGRES_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestSession_NeedsNoPreparedStatements(t *testing.T) {
 func TestSession_WaitersBehindAHolderNeedNoConnection(t *testing.T) {
 	t.Parallel()
 	const waiters = 30
-	pool := connect(t, locktest.Env(t, "SHOP_POSTGRES_URL"), 2) // the holder's, and that of Renew
+	pool := connect(t, servertest.Env(t, "SHOP_POSTGRES_URL"), 2) // the holder's, and that of Renew
 	store := sessionsIn(t, pool, rand.Text())
 	held := locktest.Taken(t, store, "k")
 	served := make(chan error, waiters)

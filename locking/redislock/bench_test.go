@@ -17,6 +17,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 // locker is what the benchmarks compare: a Store, and a minimal lock on Redis.
@@ -112,7 +113,7 @@ func BenchmarkKind(b *testing.B) {
 	}
 }
 
-func first(start func(testing.TB) (redistest.Target, *locktest.Server)) func(testing.TB) redistest.Target {
+func first(start func(testing.TB) (redistest.Target, *servertest.Server)) func(testing.TB) redistest.Target {
 	return func(t testing.TB) redistest.Target { g, _ := start(t); return g }
 }
 

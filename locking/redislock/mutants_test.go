@@ -12,6 +12,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 // mutant is a wrong variant of this store, or of its scripts, and the checks that must notice it.
@@ -94,7 +95,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 	forgetful := func(t testing.TB) locktest.Backend {
 		b := honest(t)
 		b.Restartable = func() (locktest.Backend, func()) {
-			s := locktest.Start(t, locktest.Redis("--appendonly", "no"))
+			s := servertest.Start(t, servertest.Redis("--appendonly", "no"))
 			return target{Target: redistest.Target{URL: "redis://" + s.Addr}}.open(t), s.Restart
 		}
 		return b

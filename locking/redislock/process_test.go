@@ -16,11 +16,12 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns its connection errors
-	locktest.Roles(map[string]func(args []string) error{
+	servertest.Roles(map[string]func(args []string) error{
 		"count": func(args []string) error { return count(args[0]) },
 	})
 	goleak.VerifyTestMain(m)
@@ -60,7 +61,7 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
-			if out, err := locktest.Process(t, "count", prefix).CombinedOutput(); err != nil {
+			if out, err := servertest.Process(t, "count", prefix).CombinedOutput(); err != nil {
 				t.Errorf("worker %d: %v\n%s", i, err, out)
 			}
 		})

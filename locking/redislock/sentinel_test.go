@@ -14,9 +14,10 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
-func sentinelStore(t *testing.T, sentinel *locktest.Server, ttl time.Duration) *opened {
+func sentinelStore(t *testing.T, sentinel *servertest.Server, ttl time.Duration) *opened {
 	t.Helper()
 	client := redis.NewUniversalClient(Tune(&redis.UniversalOptions{
 		MasterName: "mymaster", Addrs: []string{sentinel.Addr},
@@ -38,9 +39,9 @@ func TestSentinel_Contract(t *testing.T) { // not beside other tests, which have
 func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	locktest.Slow(t, "a Redis with Sentinels, and a fail-over")
 	t.Parallel()
-	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
-	proxy := locktest.NewProxy(t, master.Addr) // between the replica and its master
-	replica := locktest.Start(t, locktest.Redis(append([]string{"--replicaof", strings.Replace(proxy.Addr, ":", " ", 1)}, locktest.Durable...)...))
+	master := servertest.Start(t, servertest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, servertest.Durable...)...))
+	proxy := servertest.NewProxy(t, master.Addr) // between the replica and its master
+	replica := servertest.Start(t, servertest.Redis(append([]string{"--replicaof", strings.Replace(proxy.Addr, ":", " ", 1)}, servertest.Durable...)...))
 	redistest.Replicated(t, replica)
 	sentinel := redistest.Sentinel(t, master, "1")
 	redistest.Knows(t, sentinel, 1)

@@ -14,6 +14,7 @@ import (
 	"shop/locking/driver"
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 // The known traps of lease locks, T16 to T25, one test each. (T17, failover, is in
@@ -22,7 +23,7 @@ import (
 
 // behindProxy makes a Store behind a proxy that can disturb it, with its scripts loaded
 // at the server, and a second Store in the same key space that connects directly.
-func behindProxy(t *testing.T, ttl time.Duration) (*opened, *locktest.Faults, *opened) {
+func behindProxy(t *testing.T, ttl time.Duration) (*opened, *servertest.Faults, *opened) {
 	t.Helper()
 	p := redistest.Proxy(t, redistest.Host(t, redistest.URL(t)))
 	o := Options{Prefix: redistest.Prefix(t, redistest.URL(t))}

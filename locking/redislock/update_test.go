@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
-	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 // counter is a number in Redis that is changed by a read and a write.
@@ -125,7 +125,7 @@ func TestUpdate_LostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"tuned": -1, "default": 0} {
 		t.Run(name, func(t *testing.T) {
-			p := locktest.NewFaults(t, redistest.Host(t, redistest.URL(t)), func(b []byte) bool { return bytes.Contains(b, []byte("multi")) })
+			p := servertest.NewFaults(t, redistest.Host(t, redistest.URL(t)), func(b []byte) bool { return bytes.Contains(b, []byte("multi")) })
 			c := newCounter(t)
 			direct := c.client
 			o := Tune(&redis.Options{Addr: p.Addr}, time.Minute)

@@ -14,6 +14,7 @@ import (
 	"shop/locking/driver"
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 // waiter makes a Store with another poll. If it is an hour, only a message can end a wait.
@@ -86,7 +87,7 @@ func TestWait_AMessageEndsIt(t *testing.T) {
 // A message may be lost, and the expiry of a lease sends none.
 func TestWait_ALostMessageDelaysItForOnePoll(t *testing.T) {
 	t.Parallel()
-	prefix, p := redistest.Prefix(t, redistest.URL(t)), locktest.NewProxy(t, redistest.Host(t, redistest.URL(t)))
+	prefix, p := redistest.Prefix(t, redistest.URL(t)), servertest.NewProxy(t, redistest.Host(t, redistest.URL(t)))
 	holder, w := waiter(t, redistest.URL(t), prefix, time.Hour), waiter(t, "redis://"+p.Addr, prefix, 300*time.Millisecond)
 	lost := make(chan struct{}, 100)
 	p.OnReply(func(b []byte, _, _ net.Conn) bool {
@@ -107,7 +108,7 @@ func TestWait_ALostMessageDelaysItForOnePoll(t *testing.T) {
 // While there is no subscription, messages are lost. A new one wakes all waiters.
 func TestWait_ANewSubscriptionWakesAll(t *testing.T) {
 	t.Parallel()
-	prefix, p := redistest.Prefix(t, redistest.URL(t)), locktest.NewProxy(t, redistest.Host(t, redistest.URL(t)))
+	prefix, p := redistest.Prefix(t, redistest.URL(t)), servertest.NewProxy(t, redistest.Host(t, redistest.URL(t)))
 	holder, w := waiter(t, redistest.URL(t), prefix, time.Hour), waiter(t, "redis://"+p.Addr, prefix, time.Hour)
 	held := locktest.Taken(t, holder, "k")
 	done := w.awaits(t)
@@ -122,7 +123,7 @@ func TestWait_ANewSubscriptionWakesAll(t *testing.T) {
 // health check does not notice (PerpetualSoftware/pad pull request 1195).
 func TestWait_ASilentSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
-	prefix, p := redistest.Prefix(t, redistest.URL(t)), locktest.NewProxy(t, redistest.Host(t, redistest.URL(t)))
+	prefix, p := redistest.Prefix(t, redistest.URL(t)), servertest.NewProxy(t, redistest.Host(t, redistest.URL(t)))
 	holder := waiter(t, redistest.URL(t), prefix, time.Hour)
 	w := waiter(t, "redis://"+p.Addr, prefix, time.Hour, func(d *locks) { d.silence = 100 * time.Millisecond })
 	var mu sync.Mutex

@@ -22,11 +22,12 @@ import (
 	"shop/locking/locktest"
 	"shop/locking/redislock"
 	"shop/locking/redislock/redistest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns its connection errors
-	locktest.Roles(map[string]func(args []string) error{"wait": func(args []string) error { return wait(args[0]) }})
+	servertest.Roles(map[string]func(args []string) error{"wait": func(args []string) error { return wait(args[0]) }})
 	goleak.VerifyTestMain(m)
 }
 
@@ -170,7 +171,7 @@ func TestFair_KilledWaitersDelayTheNextOnce(t *testing.T) {
 	held := s.take(rw.Write, "k")
 	var processes []*exec.Cmd
 	for i := range 3 {
-		cmd := locktest.Process(t, "wait", s.prefix)
+		cmd := servertest.Process(t, "wait", s.prefix)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

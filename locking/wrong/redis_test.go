@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 // connect makes a client of the shared server, at addr if it is not empty.
 func connect(t *testing.T, addr string) *redis.Client {
 	t.Helper()
-	o, err := redis.ParseURL(locktest.Env(t, "SHOP_REDIS_URL"))
+	o, err := redis.ParseURL(servertest.Env(t, "SHOP_REDIS_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +54,9 @@ func newKey(t *testing.T) string {
 
 // halted makes a client whose command with this name stops before the server: reached is closed
 // then, and resume lets it continue.
-func halted(t *testing.T, command string) (client *redis.Client, p *locktest.Proxy, reached <-chan struct{}, resume func()) {
+func halted(t *testing.T, command string) (client *redis.Client, p *servertest.Proxy, reached <-chan struct{}, resume func()) {
 	t.Helper()
-	p = locktest.NewProxy(t, connect(t, "").Options().Addr)
+	p = servertest.NewProxy(t, connect(t, "").Options().Addr)
 	there, resumed := make(chan struct{}), make(chan struct{})
 	resume = sync.OnceFunc(func() { close(resumed) })
 	t.Cleanup(resume) // before the proxy is closed, which waits for the command

@@ -17,6 +17,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // minTTL is the shortest session timeout of the servers: two ticks of a second.
@@ -38,7 +39,7 @@ type opened struct {
 // shared is the ZooKeeper of all tests that break none, with a key space for this test.
 func shared(t testing.TB) target {
 	t.Helper()
-	return at(strings.Split(locktest.Env(t, "SHOP_ZOOKEEPER_SERVERS"), ",")...)
+	return at(strings.Split(servertest.Env(t, "SHOP_ZOOKEEPER_SERVERS"), ",")...)
 }
 
 func at(servers ...string) target {
@@ -62,7 +63,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 			return locktest.Proxied{Store: store, Lose: p.lose, Lost: p.Lost, Delay: p.Delay}
 		},
 		Restartable: func() (locktest.Backend, func()) {
-			own := locktest.StartZooKeeper(t, 1)[0]
+			own := servertest.StartZooKeeper(t, 1)[0]
 			g := g
 			g.servers = []string{own.Addr}
 			return g.open(t), own.Restart

@@ -12,16 +12,17 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // leaderOf returns the member that reports itself as the leader.
-func leaderOf(t *testing.T, members []*locktest.Server) (leader *locktest.Server) {
+func leaderOf(t *testing.T, members []*servertest.Server) (leader *servertest.Server) {
 	t.Helper()
 	locktest.Eventually(t, "there is a leader", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for _, m := range members {
-			state, err := locktest.ZooKeeperState(ctx, m.Addr)
+			state, err := servertest.ZooKeeperState(ctx, m.Addr)
 			if err == nil && strings.Contains(state, "Mode: leader") {
 				leader = m
 			}
@@ -61,7 +62,7 @@ func busyThroughout(t *testing.T, s *opened, key string) (stop func()) {
 func TestCluster_LockSurvivesTheLeaderAndAPause(t *testing.T) {
 	locktest.Slow(t, "three ZooKeepers")
 	t.Parallel()
-	members := locktest.StartZooKeeper(t, 3)
+	members := servertest.StartZooKeeper(t, 3)
 	var servers []string
 	for _, m := range members {
 		servers = append(servers, m.Addr)

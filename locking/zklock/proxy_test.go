@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // proxy disturbs the requests of a Store. It leaves handshakes and pings alone, so that the
 // client can always connect.
 type proxy struct {
-	*locktest.Faults
+	*servertest.Faults
 	writes atomic.Bool // only those that change something
 }
 
@@ -23,7 +23,7 @@ const opCreate, opDelete, opPing, opMulti = 1, 2, 11, 14
 func newProxy(t testing.TB, addr string) *proxy {
 	t.Helper()
 	p := &proxy{}
-	p.Faults = locktest.NewFaults(t, addr, func(requests []byte) (disturbed bool) {
+	p.Faults = servertest.NewFaults(t, addr, func(requests []byte) (disturbed bool) {
 		for len(requests) >= 12 { // several may arrive at once: length, number of the request, operation
 			length, number, op := binary.BigEndian.Uint32(requests), binary.BigEndian.Uint32(requests[4:]), int32(binary.BigEndian.Uint32(requests[8:]))
 			handshake := number == 0

@@ -13,6 +13,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // ZooKeeper deletes the container of a queue that is empty, and the sequence numbers start again. An
@@ -129,7 +130,7 @@ func TestNew_WithoutAServerEndsWithCtx(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := New(ctx, []string{locktest.FreeAddr(t)}, time.Minute, Options{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := New(ctx, []string{servertest.FreeAddr(t)}, time.Minute, Options{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want DeadlineExceeded", err)
 	}
 }

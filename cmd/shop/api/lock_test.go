@@ -14,14 +14,14 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
-	"shop/locking/locktest"
 	"shop/locking/redislock"
+	"shop/locking/servertest"
 )
 
 // withRedis sells under a lock in the real Redis, with its own prefix.
 func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) {
 	t.Helper()
-	client := must(redislock.Connect(locktest.Env(t, "SHOP_REDIS_URL"), ttl))(t)
+	client := must(redislock.Connect(servertest.Env(t, "SHOP_REDIS_URL"), ttl))(t)
 	prefix := "api-" + uuid.NewString()
 	store := must(redislock.New(client, ttl, redislock.Options{Prefix: prefix}))(t)
 	t.Cleanup(func() {

@@ -17,7 +17,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking/etcdlock"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 )
 
@@ -34,7 +34,7 @@ func (s *shop) openTransferBackend(front *api.Config) {
 // locksIn returns a lock store in the real etcd, with a prefix that servers may share.
 func locksIn(t *testing.T, prefix string) *etcdlock.Store {
 	t.Helper()
-	config := etcdlock.Config(strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
+	config := etcdlock.Config(strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 	config.Logger = zap.NewNop()
 	client := must(clientv3.New(config))(t)
 	t.Cleanup(func() { _ = client.Close() })

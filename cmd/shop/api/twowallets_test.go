@@ -13,7 +13,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet/mongotest"
 )
 
@@ -23,7 +23,7 @@ func (s *shop) besideWallets() *shop {
 	s.t.Helper()
 	other := *s
 	other.pool = pgtest.Pool(s.t, s.pool.Config().ConnString())
-	db := mongotest.Connect(s.t, locktest.Env(s.t, "SHOP_MONGO_URL")).Database(s.walletBackend.db.Name())
+	db := mongotest.Connect(s.t, servertest.Env(s.t, "SHOP_MONGO_URL")).Database(s.walletBackend.db.Name())
 	front := s.front
 	front.Pool, front.Metrics = other.pool, prometheus.NewRegistry()
 	front.Wallets = (&walletBackend{Service: s.walletBackend.serve(s.t, db)}).by

@@ -19,7 +19,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet"
 	"shop/wallet/mongotest"
 )
@@ -67,7 +67,7 @@ func (s *shop) openWalletBackend(front *api.Config) {
 // openWallets opens a shop with wallets.
 func openWallets(t *testing.T, options ...option) *shop {
 	t.Helper()
-	db, _ := mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
+	db, _ := mongotest.Database(t, servertest.Env(t, "SHOP_MONGO_URL"))
 	if err := wallet.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"shop/compose/local/stack"
 	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // mayKill lets a Lab kill a Redis.
@@ -39,9 +40,9 @@ func keptRedis(t *testing.T, kind string) (redisURL string) {
 // mortalRedis starts a Redis that nothing starts again.
 func mortalRedis(t *testing.T) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: locktest.FreeAddr(t)})
+	client := redis.NewClient(&redis.Options{Addr: servertest.FreeAddr(t)})
 	_, port, _ := net.SplitHostPort(client.Options().Addr)
-	cmd := exec.Command(locktest.Env(t, "SHOP_REDIS_SERVER"), "--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir(), "--save", "")
+	cmd := exec.Command(servertest.Env(t, "SHOP_REDIS_SERVER"), "--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir(), "--save", "")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func mortalRedis(t *testing.T) *redis.Client {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
+	all, err := stack.Attach(servertest.Env(t, "SHOP_STACK"))
 	if err == nil {
 		err = all.Adopt(cmd.Process.Pid)
 	}

@@ -25,7 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet"
 )
 
@@ -49,8 +49,8 @@ type served struct {
 func serve(t *testing.T, options ...func(*Config)) *served {
 	t.Helper()
 	cfg := Config{
-		PostgresURL: pgtest.Schema(t), RedisURL: locktest.Env(t, "SHOP_REDIS_URL"), LockPrefix: rand.Text(),
-		EtcdEndpoints: strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), MongoURL: locktest.Env(t, "SHOP_MONGO_URL"),
+		PostgresURL: pgtest.Schema(t), RedisURL: servertest.Env(t, "SHOP_REDIS_URL"), LockPrefix: rand.Text(),
+		EtcdEndpoints: strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), MongoURL: servertest.Env(t, "SHOP_MONGO_URL"),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, o := range options {
@@ -70,7 +70,7 @@ func serve(t *testing.T, options ...func(*Config)) *served {
 // connect connects to the stores. When the test ends it drops what races have left there.
 func (s *served) connect() {
 	s.t.Helper()
-	o, err := wallet.ClientOptions(locktest.Env(s.t, "SHOP_MONGO_URL"))
+	o, err := wallet.ClientOptions(servertest.Env(s.t, "SHOP_MONGO_URL"))
 	if err == nil {
 		s.mongo, err = mongo.Connect(o)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/docs"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/wallet/mongotest"
 )
 
@@ -25,8 +25,8 @@ import (
 func servePatterns(t *testing.T) *served {
 	t.Helper()
 	s := serve(t, func(cfg *Config) {
-		cfg.EtcdEndpoints = strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
-		_, cfg.MongoURL = mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
+		cfg.EtcdEndpoints = strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
+		_, cfg.MongoURL = mongotest.Database(t, servertest.Env(t, "SHOP_MONGO_URL"))
 		t.Cleanup(func() { dropPatterns(t, cfg.PostgresURL) })
 	})
 	s.lab.measureTime = 20 * time.Millisecond

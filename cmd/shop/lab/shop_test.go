@@ -19,7 +19,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 	"shop/transfer"
 	"shop/wallet"
 	"shop/wallet/mongotest"
@@ -40,7 +40,7 @@ type byHand struct {
 func serveShop(t *testing.T) *byHand {
 	t.Helper()
 	s := &byHand{db: pgtest.New(t, "inventory", "transfer", "cmd/shop/api")}
-	mongo, _ := mongotest.Database(t, locktest.Env(t, "SHOP_MONGO_URL"))
+	mongo, _ := mongotest.Database(t, servertest.Env(t, "SHOP_MONGO_URL"))
 	if err := wallet.Migrate(t.Context(), mongo); err != nil {
 		t.Fatal(err)
 	}

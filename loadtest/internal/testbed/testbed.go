@@ -25,11 +25,11 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking/idempotency/pgtx/pgtest"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // Env returns the address of a server. It fails the test if the address is not set: nothing is skipped.
-var Env = locktest.Env
+var Env = servertest.Env
 
 // Build builds a program for all tests of a package, in a folder that the caller must remove. It exits if
 // the build fails.

@@ -16,7 +16,7 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // raiseAll raises a counter once for each request, in one transaction. The reply to a request is the value after it.
@@ -45,7 +45,7 @@ func newRequests(n int) (requests []*pgtx.Op) {
 // Every message of RunAll is lost once, or its reply: the locks and the lookup of the keys, and the commit.
 func TestRunAll_ConnectionCutAtAnyMessageIsOneEffectForEachRequest(t *testing.T) {
 	t.Parallel()
-	for name, cut := range locktest.Cuts {
+	for name, cut := range servertest.Cuts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, nil)
@@ -56,7 +56,7 @@ func TestRunAll_ConnectionCutAtAnyMessageIsOneEffectForEachRequest(t *testing.T)
 			d.Exec(`DELETE FROM effects`)
 			messages, unknown, effects := 0, 0, int64(0)
 			for n, again := int64(1), true; again; n++ {
-				disturb, hit := locktest.Nth(n, cut)
+				disturb, hit := servertest.Nth(n, cut)
 				p.OnRequest(disturb)
 				requests := newRequests(3)
 				for _, replayed := range []bool{false, true} {

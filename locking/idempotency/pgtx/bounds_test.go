@@ -13,6 +13,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestWait_ForARowIsBounded(t *testing.T) {
@@ -102,7 +103,7 @@ func TestWait_ForASilentServerIsBounded(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, nil)
 			db, _, p := d.behindProxy(func(cfg *pgtx.Config) { cfg.Limit = 4 * time.Second })
-			silence, _ := locktest.Nth(message, func([]byte, net.Conn, net.Conn) bool {
+			silence, _ := servertest.Nth(message, func([]byte, net.Conn, net.Conn) bool {
 				p.OnReply(func([]byte, net.Conn, net.Conn) bool { return false })
 				return true
 			})

@@ -20,12 +20,13 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // behindProxy opens a DB whose connections go through a proxy, with all its statements prepared.
-func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *locktest.Proxy) {
+func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *servertest.Proxy) {
 	d.T.Helper()
-	p, through := locktest.ProxyURL(d.T, d.URL)
+	p, through := servertest.ProxyURL(d.T, d.URL)
 	db, e := d.open(pgtest.Pool(d.T, through, pgtest.Unhurried), change) // a test may hold a message
 	warm := newRequest()
 	for _, body := range []pgtx.Body{raise(warm, "b"), refuse("b")} {
@@ -42,7 +43,7 @@ func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *l
 // Every message of Do is lost once: the lookup, the read, the commit.
 func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 	t.Parallel()
-	for name, cut := range locktest.Cuts {
+	for name, cut := range servertest.Cuts {
 		for outcome, status := range map[string]int{"effect": 201, "refusal": 409} {
 			t.Run(name+"/"+outcome, func(t *testing.T) {
 				t.Parallel()
@@ -50,7 +51,7 @@ func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 				db, e, p := d.behindProxy(nil)
 				messages, effects := 0, int64(0)
 				for n, again := int64(1), true; again; n++ {
-					disturb, hit := locktest.Nth(n, cut)
+					disturb, hit := servertest.Nth(n, cut)
 					p.OnRequest(disturb)
 					req := newRequest()
 					body := raise(req, "a")
@@ -89,7 +90,7 @@ func TestCommit_SecondTransactionWaitsForALateOne(t *testing.T) {
 	deliver := make(chan struct{})
 	release := sync.OnceFunc(func() { close(deliver) })
 	t.Cleanup(release) // runs before the proxy's cleanup, which waits for this delivery
-	late, _ := locktest.Nth(3, func(b []byte, client, server net.Conn) bool {
+	late, _ := servertest.Nth(3, func(b []byte, client, server net.Conn) bool {
 		b = bytes.Clone(b)
 		client.Close()
 		<-deliver
@@ -117,10 +118,10 @@ func TestCommit_SecondTransactionWaitsForALateOne(t *testing.T) {
 func TestCommit_ThatCannotBeDecidedIsOnlyUnknown(t *testing.T) {
 	locktest.Slow(t, "the time limit of a Run")
 	t.Parallel()
-	for name, cut := range locktest.Cuts {
+	for name, cut := range servertest.Cuts {
 		d := newDatabase(t, nil)
 		db, e, p := d.behindProxy(nil)
-		disturb, _ := locktest.Nth(3, func(b []byte, client, server net.Conn) bool {
+		disturb, _ := servertest.Nth(3, func(b []byte, client, server net.Conn) bool {
 			p.Refuse()
 			return cut(b, client, server)
 		})
@@ -167,7 +168,7 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 					release = d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`) // waits for the end of the first
 				}
 			case step == pgtx.BeforeCommit && attempts == 1:
-				cut, _ := locktest.Nth(1, func(_ []byte, client, _ net.Conn) bool { client.Close(); return false })
+				cut, _ := servertest.Nth(1, func(_ []byte, client, _ net.Conn) bool { client.Close(); return false })
 				p.OnReply(cut) // it is committed when its reply comes
 			}
 		}
@@ -242,7 +243,7 @@ func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
 	}
 	d := newDatabase(t, nil)
 	db, e, p := d.behindProxy(nil)
-	atCommit, _ := locktest.Nth(3, func([]byte, net.Conn, net.Conn) bool {
+	atCommit, _ := servertest.Nth(3, func([]byte, net.Conn, net.Conn) bool {
 		var reply []byte
 		p.OnReply(func(b []byte, client, _ net.Conn) bool {
 			reply = append(reply, b...)
@@ -270,7 +271,7 @@ func TestCommit_IsNotInterruptedWhenTheClientLeaves(t *testing.T) {
 	db, e, p := d.behindProxy(nil)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	disturb, _ := locktest.Nth(3, func([]byte, net.Conn, net.Conn) bool {
+	disturb, _ := servertest.Nth(3, func([]byte, net.Conn, net.Conn) bool {
 		leave()
 		return true
 	})
@@ -291,11 +292,11 @@ func TestRun_AnAnswerToCommitThatIsLostWithItsConnectionIsUnknown(t *testing.T) 
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			d, warm := newDatabase(t, nil), false
-			p, through := locktest.ProxyURL(t, d.URL)
+			p, through := servertest.ProxyURL(t, d.URL)
 			db, _ := d.open(pgtest.Pool(t, through+"&default_query_exec_mode="+mode, pgtest.Unhurried), func(c *pgtx.Config) {
 				c.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
 					if step == pgtx.BeforeCommit && warm {
-						cut, _ := locktest.Nth(1, func(_ []byte, client, _ net.Conn) bool { client.Close(); return false })
+						cut, _ := servertest.Nth(1, func(_ []byte, client, _ net.Conn) bool { client.Close(); return false })
 						p.OnReply(cut)
 					}
 				}

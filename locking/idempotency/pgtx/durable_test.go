@@ -19,10 +19,11 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // ownServer starts a server for one test, with counters of these names beside a and b.
-func ownServer(t *testing.T, settings []string, counters ...string) (*locktest.Server, *database) {
+func ownServer(t *testing.T, settings []string, counters ...string) (*servertest.Server, *database) {
 	t.Helper()
 	server, own := pgtest.Own(t, settings)
 	d := &database{Database: own}
@@ -202,7 +203,7 @@ func TestAnswered_IsAtThePromotedStandby(t *testing.T) {
 	t.Parallel()
 	locktest.Slow(t, "starts a primary and a standby")
 	primary, d := ownServer(t, nil)
-	standby, url := locktest.StartStandby(t, primary, d.URL, pgtest.Serves)
+	standby, url := servertest.StartStandby(t, primary, d.URL, pgtest.Serves)
 	d.Pool.Reset()
 	d.Exec(`ALTER SYSTEM SET synchronous_standby_names = 'standby'`)
 	d.Exec(`SELECT pg_reload_conf()`)

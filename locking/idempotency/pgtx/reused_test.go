@@ -9,7 +9,7 @@ import (
 
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // The COMMIT of the first transaction never arrives, and meanwhile another request takes the key. Then the first one
@@ -21,7 +21,7 @@ func TestCommit_ThatNeverArrivedIsDecidedByAnotherRequestWithItsKey(t *testing.T
 	req := newRequest()
 	other := req
 	other.Fingerprint[0]++
-	lost, _ := locktest.Nth(3, func(_ []byte, client, server net.Conn) bool {
+	lost, _ := servertest.Nth(3, func(_ []byte, client, server net.Conn) bool {
 		p.OnRequest(nil)
 		server.Close() // rolls back: the row is free for the other request
 		if _, err := d.Do(t.Context(), other, raise(other, "a")); err != nil {

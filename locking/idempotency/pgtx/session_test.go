@@ -21,6 +21,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // asRole returns the URL of the schema for a role of its own, which may use its tables. Statements of the test change
@@ -51,7 +52,7 @@ func TestPool_IsFreeOfConnectionsThatAServerLeftHalfMade(t *testing.T) {
 	locktest.Slow(t, "real time-outs")
 	t.Parallel()
 	d := newDatabase(t, nil)
-	p, through := locktest.ProxyURL(t, d.URL)
+	p, through := servertest.ProxyURL(t, d.URL)
 	cfg, err := pgtx.PoolConfig(through)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +242,7 @@ func TestCheck_SaysWhatAPoolerTakesAway(t *testing.T) {
 	if err := pgtx.Check(t.Context(), d.Pool); err != nil {
 		t.Errorf("without a pooler: %v", err)
 	}
-	pooled := locktest.StartPooler(t, d.URL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")
+	pooled := servertest.StartPooler(t, d.URL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")
 	for _, c := range []struct{ settings, want string }{
 		{"", "default_query_exec_mode=exec"},
 		{"&default_query_exec_mode=exec", "SET lock_timeout = '2000'"},
@@ -252,7 +253,7 @@ func TestCheck_SaysWhatAPoolerTakesAway(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.settings, err, c.want)
 		}
 	}
-	refusing := locktest.StartPooler(t, d.URL)
+	refusing := servertest.StartPooler(t, d.URL)
 	if err := pgtx.Check(t.Context(), pgtest.Pool(t, refusing)); err == nil {
 		t.Error("a pooler that refuses start-up parameters is accepted")
 	}
@@ -262,7 +263,7 @@ func TestCheck_SaysWhatAPoolerTakesAway(t *testing.T) {
 func TestRun_BehindAPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	pooled := locktest.StartPooler(t, d.URL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")
+	pooled := servertest.StartPooler(t, d.URL, "ignore_startup_parameters = lock_timeout,statement_timeout,idle_in_transaction_session_timeout,extra_float_digits")
 	for _, mode := range []string{"exec", "simple_protocol"} {
 		for range 2 {
 			db, _ := d.open(pgtest.Pool(t, pooled+"&default_query_exec_mode="+mode), nil)

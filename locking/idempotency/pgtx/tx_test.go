@@ -18,6 +18,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // After the lookup there are two round trips, and no extra one for a refusal's ROLLBACK.
@@ -179,12 +180,12 @@ func TestRun_WithoutAKeyStoresNothing(t *testing.T) {
 // Without a key a second transaction could take effect again, so Run ends at a COMMIT without an answer.
 func TestRun_WithoutAKeyIsNotRunAgainAfterACommitWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	for name, cut := range locktest.Cuts {
+	for name, cut := range servertest.Cuts {
 		d := newDatabase(t, nil)
 		db, e, p := d.behindProxy(nil)
 		unknown := int64(0)
 		for n, again := int64(1), true; again; n++ {
-			disturb, hit := locktest.Nth(n, cut)
+			disturb, hit := servertest.Nth(n, cut)
 			p.OnRequest(disturb)
 			one := newRequest()
 			_, err := db.Run(t.Context(), &pgtx.Op{}, raise(one, "a"))

@@ -24,10 +24,11 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // URL is the URL of the server on which the tests run.
-func URL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_REDIS_URL") }
+func URL(t testing.TB) string { t.Helper(); return servertest.Env(t, "SHOP_REDIS_URL") }
 
 // Prefix returns a prefix for this test alone, and removes the keys under it when
 // the test ends, because fence counters have no TTL.
@@ -55,18 +56,18 @@ func Host(t testing.TB, u string) string {
 }
 
 // Proxy makes a proxy that disturbs lock requests, which are all scripts.
-func Proxy(t testing.TB, addr string) *locktest.Faults {
+func Proxy(t testing.TB, addr string) *servertest.Faults {
 	t.Helper()
-	return locktest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })
+	return servertest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })
 }
 
 // Cluster starts a Cluster of n nodes, each with an equal part of the slots.
-func Cluster(t testing.TB, n int) (nodes []*locktest.Server) {
+func Cluster(t testing.TB, n int) (nodes []*servertest.Server) {
 	t.Helper()
 	var first *redis.Client
 	for i := range n {
-		_, bus, _ := net.SplitHostPort(locktest.FreeAddr(t))
-		s := locktest.Start(t, locktest.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", bus}, locktest.Durable...)...))
+		_, bus, _ := net.SplitHostPort(servertest.FreeAddr(t))
+		s := servertest.Start(t, servertest.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", bus}, servertest.Durable...)...))
 		nodes = append(nodes, s)
 		client := redis.NewClient(&redis.Options{Addr: s.Addr})
 		defer client.Close()
@@ -94,7 +95,7 @@ func Cluster(t testing.TB, n int) (nodes []*locktest.Server) {
 
 // Sentinel starts a Sentinel that monitors master with a quorum. It does not
 // take a slow master for down, until Suspect lowers its threshold.
-func Sentinel(t testing.TB, master *locktest.Server, quorum string) *locktest.Server {
+func Sentinel(t testing.TB, master *servertest.Server, quorum string) *servertest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{
@@ -105,11 +106,11 @@ func Sentinel(t testing.TB, master *locktest.Server, quorum string) *locktest.Se
 	if err := os.WriteFile(conf, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return locktest.Start(t, locktest.Redis(conf, "--sentinel"))
+	return servertest.Start(t, servertest.Redis(conf, "--sentinel"))
 }
 
 // Suspect makes a sentinel replace its master after a second without an answer from it.
-func Suspect(t *testing.T, sentinel *locktest.Server) {
+func Suspect(t *testing.T, sentinel *servertest.Server) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()
@@ -118,7 +119,7 @@ func Suspect(t *testing.T, sentinel *locktest.Server) {
 	}
 }
 
-func Replicated(t testing.TB, replica *locktest.Server) {
+func Replicated(t testing.TB, replica *servertest.Server) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: replica.Addr})
 	defer client.Close()
@@ -128,7 +129,7 @@ func Replicated(t testing.TB, replica *locktest.Server) {
 }
 
 // Knows waits until sentinel knows the master and all of its replicas.
-func Knows(t testing.TB, sentinel *locktest.Server, count int) {
+func Knows(t testing.TB, sentinel *servertest.Server, count int) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()
@@ -264,10 +265,10 @@ type Target struct {
 	Cluster   bool     // the server is a node of a Cluster
 	Tag       string   // the hash tag whose keys the node has; "": it has all
 	Sentinels []string // of the server
-	Proxy     *locktest.Faults
+	Proxy     *servertest.Faults
 
 	// Start starts another such Redis, and returns the server that has the keys.
-	Start func(testing.TB) (Target, *locktest.Server)
+	Start func(testing.TB) (Target, *servertest.Server)
 }
 
 // Shared is the server on which the tests run.
@@ -277,14 +278,14 @@ func Shared(t testing.TB) Target {
 }
 
 // Single starts a server that keeps its data.
-func Single(t testing.TB) (Target, *locktest.Server) {
+func Single(t testing.TB) (Target, *servertest.Server) {
 	t.Helper()
-	s := locktest.Start(t, locktest.Redis(locktest.Durable...))
+	s := servertest.Start(t, servertest.Redis(servertest.Durable...))
 	return Target{URL: "redis://" + s.Addr, Start: Single}, s
 }
 
 // OneNode starts a Cluster of one node.
-func OneNode(t testing.TB) (Target, *locktest.Server) {
+func OneNode(t testing.TB) (Target, *servertest.Server) {
 	t.Helper()
 	s := Cluster(t, 1)[0]
 	return Target{URL: "redis://" + s.Addr, Cluster: true, Start: OneNode}, s
@@ -294,7 +295,7 @@ func OneNode(t testing.TB) (Target, *locktest.Server) {
 const Tag = "accounts"
 
 // ThreeNodes starts a Cluster of three nodes. The target, and the node, is the one that has the keys of Tag.
-func ThreeNodes(t testing.TB) (Target, *locktest.Server) {
+func ThreeNodes(t testing.TB) (Target, *servertest.Server) {
 	t.Helper()
 	nodes := Cluster(t, 3)
 	client := redis.NewClient(&redis.Options{Addr: nodes[0].Addr})
@@ -308,11 +309,11 @@ func ThreeNodes(t testing.TB) (Target, *locktest.Server) {
 }
 
 // Sentinels starts a master with two replicas and three sentinels.
-func Sentinels(t testing.TB) (g Target, master *locktest.Server) {
+func Sentinels(t testing.TB) (g Target, master *servertest.Server) {
 	t.Helper()
-	master = locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
+	master = servertest.Start(t, servertest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, servertest.Durable...)...))
 	for range 2 {
-		Replicated(t, locktest.Start(t, locktest.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
+		Replicated(t, servertest.Start(t, servertest.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
 	}
 	g = Target{URL: "redis://" + master.Addr, Start: Sentinels}
 	for range 3 {
@@ -360,7 +361,7 @@ func (g Target) Backend(t testing.TB, tune func(time.Duration) func(*redis.Unive
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Disturbed(store, p)
+			return servertest.Disturbed(store, p)
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			own, s := g.Start(t)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +38,7 @@ func (m member) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, opts ..
 func newStore(t *testing.T, prefix string, id int64) *Store {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
+		Endpoints: strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns its connection errors
-	locktest.Roles(map[string]func(args []string) error{
+	servertest.Roles(map[string]func(args []string) error{
 		"hold": func(args []string) error { return hold(context.Background(), args[0], args[1] == "true", args[2:]) },
 	})
 	goleak.VerifyTestMain(m)
@@ -124,7 +124,7 @@ type process struct {
 
 func startHolder(t *testing.T, servers []string, databaseURL string, fenced bool) *process {
 	t.Helper()
-	cmd := locktest.Process(t, "hold", append([]string{databaseURL, strconv.FormatBool(fenced)}, servers...)...)
+	cmd := servertest.Process(t, "hold", append([]string{databaseURL, strconv.FormatBool(fenced)}, servers...)...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // The outcomes. A adds 10, and B adds 1 meanwhile: without a fence A overwrites that, and
@@ -110,10 +111,10 @@ func TestFence_TakenAfterThePause(t *testing.T) {
 }
 
 // startFive starts five servers that keep no data.
-func startFive(t *testing.T) (servers []*locktest.Server, urls []string) {
+func startFive(t *testing.T) (servers []*servertest.Server, urls []string) {
 	t.Helper()
 	for range 5 {
-		s := locktest.NewServer(t, locktest.Redis())
+		s := servertest.NewServer(t, servertest.Redis())
 		s.Spawn()
 		servers, urls = append(servers, s), append(urls, "redis://"+s.Addr)
 	}

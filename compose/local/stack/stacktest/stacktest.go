@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"shop/compose/local/stack"
-	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // Private starts a server that a test may break, or all members of a cluster, and kills
@@ -18,7 +18,7 @@ import (
 // unexpectedly, with its last log lines.
 func Private(t testing.TB, kind string) (servers []*stack.Server) {
 	t.Helper()
-	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
+	all, err := stack.Attach(servertest.Env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest"
 )
 
 // Own starts a PostgreSQL for one test, with the tables of lessons, and with settings of the server ("wal_writer_delay = '10s'").
-func Own(t testing.TB, settings []string, lessons ...string) (*locktest.Server, *Database) {
+func Own(t testing.TB, settings []string, lessons ...string) (*servertest.Server, *Database) {
 	t.Helper()
-	server, url := locktest.StartPostgres(t, Serves)
+	server, url := servertest.StartPostgres(t, Serves)
 	d := &Database{T: t, URL: url, Pool: Pool(t, url)}
 	for _, setting := range settings {
 		d.Exec(`ALTER SYSTEM SET ` + setting)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+package servertest
 
 import (
 	"net"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // Faults is a Proxy that disturbs only requests of one kind, so that connections can
@@ -47,8 +48,8 @@ func NewFaults(t testing.TB, addr string, kind func(request []byte) bool) *Fault
 
 // Disturbed is a store behind proxies, one in front of each of its servers. Each disturbs its
 // own requests.
-func Disturbed(store locking.Store, proxies ...*Faults) Proxied {
-	return Proxied{
+func Disturbed(store locking.Store, proxies ...*Faults) locktest.Proxied {
+	return locktest.Proxied{
 		Store: store,
 		Lose: func(n int) {
 			for _, p := range proxies {

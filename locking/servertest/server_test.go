@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+package servertest
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"shop/locking/locktest"
 )
 
 // victim is the environment variable of the process in which a test waits for a server
@@ -30,7 +32,7 @@ var talker = Program{
 }
 
 func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
-	Slow(t, "a test of tests")
+	locktest.Slow(t, "a test of tests")
 	if os.Getenv(victim) != "" {
 		s := Start(t, talker)
 		if err := syscall.Kill(s.now.pid, syscall.SIGKILL); err != nil {
@@ -50,11 +52,11 @@ func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
 }
 
 func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
-	Slow(t, "a restart")
+	locktest.Slow(t, "a restart")
 	t.Parallel()
 	s := Start(t, talker)
 	said := func(times int) { // all starts share one log, so Ready detects only the first
-		Eventually(t, fmt.Sprintf("start %d", times), func() bool { return strings.Count(s.tail(), "last words") == times })
+		locktest.Eventually(t, fmt.Sprintf("start %d", times), func() bool { return strings.Count(s.tail(), "last words") == times })
 	}
 	s.Pause()
 	s.Resume()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+package servertest
 
 import (
 	"bytes"
@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"shop/locking/locktest"
 )
 
 // Program is a server that a test can start for itself.
@@ -234,7 +236,7 @@ func (s *Server) Up() bool {
 func (s *Server) Pause() {
 	s.t.Helper()
 	pid := strconv.Itoa(s.signal(syscall.SIGSTOP))
-	Eventually(s.t, s.String()+" is stopped", func() bool {
+	locktest.Eventually(s.t, s.String()+" is stopped", func() bool {
 		state, _ := exec.Command("ps", "-o", "state=", "-p", pid).Output()
 		return bytes.HasPrefix(bytes.TrimSpace(state), []byte("T"))
 	})

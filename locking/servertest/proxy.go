@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+package servertest
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"shop/locking/locktest"
 )
 
 // Interceptor receives the bytes of one read before they are forwarded, and may act on
@@ -139,7 +141,7 @@ func (p *Proxy) listen(t testing.TB, addr string) {
 	t.Helper()
 	// The address may have been closed a moment ago. A child of this process that has been forked, and has not called exec yet, has it open.
 	var l net.Listener
-	Eventually(t, addr+" is free", func() (free bool) {
+	locktest.Eventually(t, addr+" is free", func() (free bool) {
 		var err error
 		if l, err = net.Listen("tcp", addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 			t.Fatal(err)

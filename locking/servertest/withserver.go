@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+package servertest
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 // WithServer makes a testing.M, for TestMain, that starts servers before m, the tests of a package, and
 // stops them afterwards:
 //
-//	goleak.VerifyTestMain(locktest.WithServer(m, func(t testing.TB) { _, dsn = locktest.StartMariaDB(t, ready) }))
+//	goleak.VerifyTestMain(servertest.WithServer(m, func(t testing.TB) { _, dsn = servertest.StartMariaDB(t, ready) }))
 func WithServer(m interface{ Run() int }, start func(t testing.TB)) interface{ Run() int } {
 	return withServer{m, start}
 }

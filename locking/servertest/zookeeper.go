@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+package servertest
 
 import (
 	"cmp"
