@@ -30,7 +30,12 @@ func TestDescriptor_Copied(t *testing.T) {
 	dir := t.TempDir()
 	s, other := newStore(t, dir), newStore(t, dir)
 	duplicate := func(l locking.Lease) *os.File {
+		syscall.ForkLock.RLock() // or a process that another test starts has a copy too
 		fd, err := syscall.Dup(int(files(t, s, l)[0].Fd()))
+		if err == nil {
+			syscall.CloseOnExec(fd)
+		}
+		syscall.ForkLock.RUnlock()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,6 +53,7 @@ func New(ctx context.Context, servers []string, ttl time.Duration, o Options) (*
 func settings(ttl time.Duration) driver.Options {
 	return driver.Options{
 		Name: "zklock", TTL: ttl, TTLMin: time.Millisecond, TTLUnit: time.Millisecond, Trust: ttl / 2,
+		Limit:  ttl / 4, // longer than a connection without answers is kept: the request is repeated on the next one
 		OneKey: true, Queues: true, Lasting: true,
 	}
 }
