@@ -91,7 +91,7 @@ func (b *background) free(s *Store, l locking.Lease, done func()) (begun bool) {
 		ctx, cancel := context.WithTimeout(b.life, limit)
 		defer cancel()
 		for rest := time.Millisecond; !b.freed(ctx, s, l); rest = min(2*rest, s.o.Limit) {
-			if !pause(ctx, rest) {
+			if !Pause(ctx, rest) {
 				return
 			}
 		}
@@ -121,8 +121,8 @@ func (b *background) freed(ctx context.Context, s *Store, l locking.Lease) bool 
 	return err == nil || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrClosed)
 }
 
-// pause waits for d. It returns false, at once, when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for d. It returns false, at once, when ctx ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return ctx.Err() == nil

@@ -154,10 +154,7 @@ func Again(err error) error { return &undone{error: err, unsent: true, again: tr
 func Anew(err error) error { return &undone{error: err, unsent: true, again: true, anew: true} }
 
 // Known reports whether err says that nothing was done: it is Refused, Unsent, Again or Anew.
-func Known(err error) bool {
-	var done *undone
-	return errors.As(err, &done)
-}
+func Known(err error) bool { return known(err).error != nil }
 
 // known returns what a driver has said of an error.
 func known(err error) (what undone) {

@@ -35,7 +35,7 @@ func (s *Store) listen(names []string) (woken <-chan struct{}, stop func()) {
 		s.back.run(func() {
 			for s.back.life.Err() == nil {
 				_ = listener.Listen(s.back.life, s.ears.wake)
-				pause(s.back.life, relisten)
+				Pause(s.back.life, relisten)
 			}
 		})
 	})

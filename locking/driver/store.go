@@ -181,7 +181,7 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 		}
 		select {
 		case <-woken:
-			pause(ctx, locking.Backoff{Base: jitter, Max: jitter}.Wait(0))
+			Pause(ctx, locking.Backoff{Base: jitter, Max: jitter}.Wait(0))
 		case <-time.After(s.o.Pause.Wait(n / equalPauses)):
 		case <-ctx.Done():
 		}
@@ -271,7 +271,7 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 				s.undo(l)
 			}
 			return l, false, err
-		case !last && pause(ctx, rest):
+		case !last && Pause(ctx, rest):
 			continue
 		case s.o.Tickets && wait && errors.Is(err, locking.ErrBusy): // it waits: whatever a late request does, the next one finds
 			return l, false, err

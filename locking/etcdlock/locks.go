@@ -3,6 +3,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (d *locks) Keep(ctx context.Context, l locking.Lease) error {
 	// may be old. The read makes it linearizable.
 	look := clientv3.OpGet(d.name(l.Keys[0], id), clientv3.WithCountOnly())
 	if held, err := d.ifHeld(ctx, l.Keys, id, fence, []clientv3.Op{look}, d.sameEpoch); err != nil || !held {
-		return orLost(err)
+		return cmp.Or(err, locking.ErrLost)
 	}
 	_, err := d.client.KeepAliveOnce(ctx, id) // no WithRequireLeader: if a member without a leader refuses, this retries in a busy loop
 	return d.classify(ctx, err)
@@ -128,19 +129,12 @@ func (d *locks) Free(ctx context.Context, l locking.Lease) error {
 	}
 	held, err := d.ifHeld(ctx, l.Keys, id, fence, deletes)
 	if err != nil || !held {
-		return orLost(err)
+		return cmp.Or(err, locking.ErrLost)
 	}
 	if l.Until != l.Until.Round(0) { // it has a monotonic reading, and so is of this process
 		d.keepFree(&lease{id, l.Until})
 	}
 	return nil
-}
-
-func orLost(err error) error {
-	if err == nil {
-		err = locking.ErrLost
-	}
-	return err
 }
 
 // ifHeld makes one transaction: then, if the grant with this fence still has all keys. Otherwise it deletes those that it has.

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+
+	"shop/locking/driver"
 )
 
 // rpcProxy is between a client and a real etcd and disturbs single requests. Many of
@@ -224,7 +226,7 @@ func (w *rpcProxy) answers(client grpc.ServerStream, server grpc.ClientStream, d
 		}
 		var delay time.Duration
 		w.set(func(w *rpcProxy) { delay = w.delay })
-		if pause(client.Context(), delay); client.Context().Err() != nil {
+		if driver.Pause(client.Context(), delay); client.Context().Err() != nil {
 			return client.Context().Err()
 		}
 		if err := client.SendMsg(message); err != nil {

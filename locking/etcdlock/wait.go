@@ -122,7 +122,7 @@ func (w *waiter) await(ctx context.Context, answer *clientv3.TxnResponse) (err e
 				return w.leave(ctx, err)
 			default:
 				answer = nil
-				pause(ctx, w.ttl/50)
+				driver.Pause(ctx, w.ttl/50)
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (w *waiter) watch(ctx context.Context, name string, read int64) {
 		case e, open := <-events:
 			switch {
 			case !open || e.Err() != nil && e.CompactRevision == 0: // no leader, or the client is closed
-				pause(ctx, w.ttl/50)
+				driver.Pause(ctx, w.ttl/50)
 				return
 			case len(e.Events) > 0, e.CompactRevision > 0:
 				return
@@ -199,12 +199,4 @@ func (w *waiter) trust(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lease.until = until
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

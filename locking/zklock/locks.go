@@ -73,7 +73,7 @@ func (d *locks) Keep(ctx context.Context, l locking.Lease) error {
 			if !errors.Is(classify(err), errNoAnswer) || ctx.Err() != nil || n.session.over() {
 				return sent, err
 			}
-			pause(ctx, d.ttl/200) // the connection has ended: the next one may be to another member
+			driver.Pause(ctx, d.ttl/200) // the connection has ended: the next one may be to another member
 		}
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -329,7 +329,7 @@ func (n *node) await(ctx context.Context, wait bool) error {
 		case err != nil && !errors.Is(classify(err), errNoAnswer):
 			return classify(err)
 		case err != nil:
-			pause(ctx, n.ttl/24)
+			driver.Pause(ctx, n.ttl/24)
 		}
 	}
 }
@@ -452,14 +452,6 @@ func (n *node) remove() error {
 		n.deleting = true
 	}
 	return err
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // trust is half the session's timeout: see "Until" in the package's comment.

@@ -118,7 +118,7 @@ func (c *client) start(ctx context.Context, login string) error {
 		if ctx.Err() != nil || !errors.Is(classify(err), errNoAnswer) {
 			return fmt.Errorf("create %s: %w", c.prefix, err)
 		}
-		pause(ctx, c.ttl/24)
+		driver.Pause(ctx, c.ttl/24)
 	}
 }
 
