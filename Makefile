@@ -38,6 +38,8 @@ run: build ## the servers and one replica, and a page that shows a race; Ctrl-C 
 # Three tiers: check before each commit, test for each change, nightly. locktest.Slow marks what check leaves out, and
 # NIGHTLY names the tests that only nightly runs: tests of tests, and copies that are built in modules of their own.
 NIGHTLY = '^Test(Session)?Contract_Notices|^TestQueue_PropertiesNotice|^TestSchedules_Notice|^TestCopying_.*(EmptyModule|Compiles|Work|ItsClient)$$'
+# OLDEST names the one of them that needs the network.
+OLDEST = TestCopying_WithTheOldestVersionsTheTestsWork
 
 check: stack ## before each commit: vet, format, and the short tests of lessons, locks, API and docs on real servers
 	@rm -f bin/times
@@ -53,7 +55,7 @@ test: ## all Go tests with -race on real servers, but those of nightly, and the 
 lint: vet modules staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
 
 # drawn is one of these parts, of which none should take more than four minutes. All mutants and the whole proof take hours.
-PARTS = tests-of-redislock tests-of-tests examples once schemathesis newest newest-proof libraries tenth
+PARTS = tests-of-redislock tests-of-tests examples oldest once schemathesis newest newest-proof libraries tenth
 nightly: ## hours: what test leaves out, among it all mutants and the whole proof
 	@for part in $(filter-out tenth,$(PARTS)) mutants prove; do $(MAKE) --no-print-directory $$part || exit 1; done
 
@@ -110,7 +112,10 @@ tests-of-tests: ready
 	$(call timed,tests of the other tests,$(call tested,-p 3 -run $(NIGHTLY),$$(grep -rlE 'func TestContract_Notices|func TestS.*_Notice' --include='*_test.go' locking | xargs -n 1 dirname | sort -u | grep -v /red | sed 's|^|./|')))
 
 examples: ready
-	$(call timed,copies in modules of their own,$(call tested,-run $(NIGHTLY),./docs/examples))
+	$(call timed,copies in modules of their own,$(call tested,-run $(NIGHTLY) -skip $(OLDEST),./docs/examples))
+
+oldest: ready
+	$(call timed,copies with the oldest clients,$(MEMORY) $(STACK) -- go test -vet=off -count=1 -v -run $(OLDEST) ./docs/examples)
 
 once: ready
 	$(call timed,each benchmark once,$(MEMORY) $(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED))
@@ -196,4 +201,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples once newest newest-proof schemathesis bench peers libraries hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt
+.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples oldest once newest newest-proof schemathesis bench peers libraries hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt

@@ -72,7 +72,7 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	defer disconnect(wallets)
-	locks, err := pglock.New(pool, c.RollUpTTL)
+	locks, err := pglock.New(pool, c.RollUpTTL, pglock.Options{})
 	if err != nil {
 		return &usageError{fmt.Errorf("--roll-up-lock-ttl: %w", err)}
 	}

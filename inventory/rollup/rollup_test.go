@@ -78,7 +78,7 @@ func due(d *pgtest.Database) int {
 // roller is a server that rolls up, with a lock store of its own.
 func roller(t *testing.T, d *pgtest.Database) rollup.Roller {
 	t.Helper()
-	locks, err := pglock.New(d.Pool, time.Minute)
+	locks, err := pglock.New(d.Pool, time.Minute, pglock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func openMongolock(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := mongolock.New(database.Collection("locks"), ttl)
+	s, err := mongolock.New(database.Collection("locks"), ttl, mongolock.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func openMySQLSessions(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := mysqllock.NewSessions(db, "peers")
+	s, err := mysqllock.NewSessions(db, mysqllock.Options{Prefix: "peers"})
 	return store(s, func() { s.Close(); _ = db.Close() }), err
 }
 
@@ -100,7 +100,7 @@ func openMySQLTable(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := mysqllock.New(db, ttl)
+	s, err := mysqllock.New(db, ttl, mysqllock.Options{})
 	if err != nil {
 		return nil, err
 	}

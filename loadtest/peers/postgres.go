@@ -73,7 +73,7 @@ func openSessions(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := pglock.NewSessions(p, "peers")
+	s, err := pglock.NewSessions(p, pglock.Options{Prefix: "peers"})
 	return store(s, func() { s.Close(); end() }), err
 }
 
@@ -104,7 +104,7 @@ func openTable(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := pglock.New(p, ttl)
+	s, err := pglock.New(p, ttl, pglock.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -302,7 +302,8 @@ func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []*requ
 		list[i] = r.of
 	}
 	results, err := t.config.Apply(batchCtx{ctx, len(batch), batch[0].ctx}, l, list)
-	one, is := errors.AsType[*ofOne](err)
+	var one *ofOne
+	is := errors.As(err, &one)
 	switch {
 	case err == nil && len(results) != len(batch):
 		return nil, fmt.Errorf("%w: got %d for %d", ErrResults, len(results), len(batch))

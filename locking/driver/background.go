@@ -117,7 +117,7 @@ func (b *background) join() (leave func(), open bool) {
 func (b *background) freed(ctx context.Context, s *Store, l locking.Lease) bool {
 	limited, cancel := context.WithTimeout(ctx, s.o.Limit)
 	defer cancel()
-	err := s.driver.Free(limited, l)
+	err := s.driver.Free(limited, s.named(l))
 	return err == nil || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrClosed)
 }
 

@@ -102,7 +102,9 @@ type Closer interface{ Close() }
 
 // Options of a Store. Name, and TTLMin and TTLUnit with a TTL, or else Limit, are required.
 type Options struct {
-	Name string // of the package, which begins each error
+	Name    string // of the package, which begins each error
+	Prefix  string // of each key that the Driver gets; a Lease has the keys without it
+	NameMax int    // the longest key, with its Prefix, that the Driver takes; 0: any
 
 	TTL     time.Duration // 0: a lease has none, and lasts as long as its connection
 	TTLMin  time.Duration // the shortest TTL

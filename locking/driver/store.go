@@ -158,7 +158,7 @@ func (s *Store) wait(ctx context.Context, place *locking.Place[string], keys []s
 	for n := 0; ; n++ {
 		if n == listens {
 			var deaf func()
-			woken, deaf = s.listen(append(keys[:len(keys):len(keys)], owner))
+			woken, deaf = s.listen(append(s.names(keys), owner))
 			defer deaf()
 		}
 		l, undone, err = s.take(ctx, keys, owner, n > 0 || s.o.Queues || s.o.Tickets)
@@ -228,10 +228,35 @@ func (s *Store) check(ctx context.Context, keys []string) ([]string, error) {
 		}
 	}
 	keys, err := locking.SortedKeys(keys)
+	if room := s.o.NameMax - len(s.o.Prefix); err == nil && s.o.NameMax > 0 {
+		for _, key := range keys {
+			if len(key) > room {
+				return nil, fmt.Errorf("%w: with the prefix %q it may have %d: %.32q…", locking.ErrKey, s.o.Prefix, room, key)
+			}
+		}
+	}
 	if err == nil && s.o.OneKey && len(keys) > 1 {
 		err = fmt.Errorf("%w: a lease of %s has one", locking.ErrSeveralKeys, s.o.Name)
 	}
 	return keys, err
+}
+
+// names returns the names of keys in the server.
+func (s *Store) names(keys []string) []string {
+	if s.o.Prefix == "" {
+		return keys[:len(keys):len(keys)]
+	}
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = s.o.Prefix + key
+	}
+	return names
+}
+
+// named returns l with the names of its keys.
+func (s *Store) named(l locking.Lease) locking.Lease {
+	l.Keys = s.names(l.Keys)
+	return l
 }
 
 // describe adds to an error what failed.
@@ -248,7 +273,7 @@ func (s *Store) take(ctx context.Context, keys []string, owner string, wait bool
 	for rest := time.Millisecond; ; rest = min(2*rest, s.o.Limit) {
 		sent := time.Now() // before the request: the TTL cannot start earlier
 		grant, err := send(s, ctx, wait && s.o.Queues, func(ctx context.Context) (Grant, error) {
-			return s.driver.Take(ctx, keys, owner, wait)
+			return s.driver.Take(ctx, s.names(keys), owner, wait)
 		})
 		unknown = unknown || errors.Is(err, locking.ErrOutcomeUnknown)
 		if err == nil {
@@ -302,7 +327,7 @@ func (s *Store) undo(l locking.Lease) {
 	if !begun && s.back.closed() && (s.o.Tickets || s.o.Queues) { // nothing starts any more: the waiter leaves the queue itself
 		limited, cancel := context.WithTimeout(context.Background(), s.o.Limit)
 		defer cancel()
-		_ = s.driver.Free(limited, l)
+		_ = s.driver.Free(limited, s.named(l))
 	}
 }
 
@@ -355,7 +380,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 		return l, errEnded
 	}
 	sent := time.Now()
-	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Keep(ctx, l) })
+	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Keep(ctx, s.named(l)) })
 	if errors.Is(err, locking.ErrLost) {
 		s.over(l)
 	}
@@ -396,7 +421,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 		return errEnded
 	}
 	defer s.leave(l)
-	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Free(ctx, l) })
+	_, err = send(s, ctx, false, func(ctx context.Context) (none, error) { return none{}, s.driver.Free(ctx, s.named(l)) })
 	if err != nil && !errors.Is(err, locking.ErrLost) {
 		s.back.free(s, locking.Lease{Keys: l.Keys, Owner: l.Owner}, func() {})
 	}

@@ -34,6 +34,7 @@ type script struct {
 	mu    sync.Mutex
 	begun time.Time
 	takes []time.Duration
+	names []string // of the last take
 	owner []string // of each take
 	frees []time.Duration
 	freed []locking.Lease
@@ -41,10 +42,11 @@ type script struct {
 
 func newScript() *script { return &script{begun: time.Now()} }
 
-func (d *script) Take(ctx context.Context, _ []string, owner string, wait bool) (driver.Grant, error) {
+func (d *script) Take(ctx context.Context, keys []string, owner string, wait bool) (driver.Grant, error) {
 	d.mu.Lock()
 	n := len(d.takes)
 	d.takes, d.owner = append(d.takes, time.Since(d.begun)), append(d.owner, owner)
+	d.names = keys
 	d.mu.Unlock()
 	g := driver.Grant{Fence: locking.Fence(n + 1)}
 	if d.until > 0 {
@@ -732,4 +734,19 @@ func TestAcquire_WaitsAgainWhenItsPlaceIsLost(t *testing.T) {
 			t.Errorf("%+v, %v after %d requests, want the third granted", l, err, len(d.takes))
 		}
 	})
+}
+
+func TestPrefix_BeginsTheNamesInTheServerAlone(t *testing.T) {
+	d := newScript()
+	s := open(t, d, func(o *driver.Options) { o.Prefix, o.NameMax = "p/", locking.KeyMax })
+	l, err := s.TryAcquire(t.Context(), "b", "a")
+	if want := []string{"p/a", "p/b"}; err != nil || !slices.Equal(d.names, want) || !slices.Equal(l.Keys, []string{"a", "b"}) {
+		t.Fatalf("%v; the driver took %q, want %q; the lease has %q, want a and b", err, d.names, want, l.Keys)
+	}
+	if err := s.Release(t.Context(), l); err != nil || !slices.Equal(d.freed[0].Keys, d.names) {
+		t.Errorf("%v; freed %q, want %q", err, d.freed[0].Keys, d.names)
+	}
+	if _, err := s.TryAcquire(t.Context(), strings.Repeat("k", locking.KeyMax-1)); !errors.Is(err, locking.ErrKey) {
+		t.Errorf("a name of %d bytes: %v, want ErrKey", locking.KeyMax+1, err)
+	}
 }

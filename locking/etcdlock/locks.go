@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -222,10 +221,6 @@ func (d *locks) revoke(ctx context.Context, id clientv3.LeaseID) error {
 }
 
 // absent is the condition that no key is in a queue: etcd compares an empty range like a key that was never created.
-// (clientv3.Compare and WithPrefix make the same, and copy it by reflection each time.)
 func absent(queue string) clientv3.Cmp {
-	c := clientv3.CreateRevision(queue)
-	c.GetCompare().TargetUnion = &pb.Compare_CreateRevision{CreateRevision: 0}
-	c.GetCompare().RangeEnd = []byte(clientv3.GetPrefixRangeEnd(queue))
-	return c
+	return clientv3.Compare(clientv3.CreateRevision(queue).WithPrefix(), "=", 0)
 }

@@ -119,7 +119,7 @@ func taken(ctx context.Context, store locking.Store, keys ...string) (lease lock
 func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
 	if err := busy(s.within(deadline), store, keys...); err != nil {
-		s.Fatal(err)
+		s.Fatalf("%v", err)
 	}
 }
 

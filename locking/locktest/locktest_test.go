@@ -99,6 +99,17 @@ func TestFailing_TurnsPanicsIntoFailures(t *testing.T) {
 	}
 }
 
+// A message that repeats long keys is cut.
+func TestFailing_CutsLongMessages(t *testing.T) {
+	const check = "Keys/InvalidAreErrKey"
+	failures := locktest.Failing(t, always(useless{err: errors.New("begin" + strings.Repeat(" key", 10_000) + " end")}), promises, check)
+	for line := range strings.Lines(failures[check]) {
+		if len(line) > 1000 || !strings.Contains(line, "begin") || !strings.Contains(line, " end") {
+			t.Errorf("a line of %d bytes, want the begin and the end of the message: %.2000s", len(line), line)
+		}
+	}
+}
+
 // Promises that contradict each other, or that cannot be checked, are refused.
 func TestFailing_RefusesPromisesThatCannotBeChecked(t *testing.T) {
 	for says, change := range map[string]func(*locktest.Promises){

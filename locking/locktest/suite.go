@@ -5,6 +5,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,28 @@ type suite struct {
 	testing.TB
 	Backend
 	Promises
+}
+
+// messageMax is the longest message of a failure, in bytes: a store's errors may repeat its keys.
+const messageMax = 800
+
+// Errorf fails the test. The message is cut after messageMax.
+func (s *suite) Errorf(format string, args ...any) {
+	s.Helper()
+	s.Error(cut(fmt.Sprintf(format, args...)))
+}
+
+// Fatalf ends the test. The message is cut after messageMax.
+func (s *suite) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.Fatal(cut(fmt.Sprintf(format, args...)))
+}
+
+func cut(message string) string {
+	if len(message) <= messageMax {
+		return message
+	}
+	return strings.ToValidUTF8(message[:messageMax*3/4], "") + " … " + strings.ToValidUTF8(message[len(message)-messageMax/4:], "")
 }
 
 // ttl returns a TTL of about d that the store can represent.

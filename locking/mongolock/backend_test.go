@@ -111,7 +111,7 @@ func newStore(t testing.TB, ttl time.Duration) *opened {
 
 func storeOn(t testing.TB, c *mongo.Collection, ttl time.Duration) *opened {
 	t.Helper()
-	store, err := New(c, ttl)
+	store, err := New(c, ttl, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func Example() {
 	if err := mongolock.MakeGuards(ctx, guards, "report/2026-11"); err != nil { // before traffic
 		log.Fatal(err)
 	}
-	store, err := mongolock.New(database.Collection("locks"), 6*time.Second)
+	store, err := mongolock.New(database.Collection("locks"), 6*time.Second, mongolock.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

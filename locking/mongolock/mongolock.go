@@ -27,17 +27,26 @@ const TTLMin = 100 * time.Millisecond
 // Take the lease first, then begin the transaction.
 var ErrTransaction = errors.New("mongolock: not inside of a transaction")
 
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins the _id of each document; empty: none. Stores exclude each other only if they have the same
+	// Prefix. End it with a character that no key begins with.
+	Prefix string
+}
+
 // New makes a Store whose leases last ttl, in a collection that the first lock creates. Stores exclude each other only if they use
 // the same collection, which must hold nothing else. The Store sets its own write
 // concern and time-outs, whatever the client's are. The caller owns the client.
 //
 // In this process the requests for a key are granted it in the order of arrival, among the processes in any order: the first
 // waiter of each asks again after 2 to 15 ms.
-func New(collection *mongo.Collection, ttl time.Duration) (*driver.Store, error) {
+func New(collection *mongo.Collection, ttl time.Duration, o Options) (*driver.Store, error) {
 	if err := locking.CheckClient(collection); err != nil {
 		return nil, fmt.Errorf("mongolock: %w", err)
 	}
-	return driver.New(newLeases(collection, ttl), settings(ttl))
+	settings := settings(ttl)
+	settings.Prefix = o.Prefix
+	return driver.New(newLeases(collection, ttl), settings)
 }
 
 // settings are those of a Store.

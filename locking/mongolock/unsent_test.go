@@ -17,7 +17,7 @@ import (
 
 func TestNew_WithoutACollectionIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := New(nil, time.Minute); !errors.Is(err, locking.ErrNoClient) {
+	if _, err := New(nil, time.Minute, Options{}); !errors.Is(err, locking.ErrNoClient) {
 		t.Errorf("got %v, want ErrNoClient", err)
 	}
 }

@@ -100,11 +100,11 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	server, space := parse(t, servertest.Env(t, env)), rand.Text()
 	monitor := connect(t, server, 1)
 	store := func(cfg *mysql.Config, _ time.Duration) (locking.Store, error) {
-		var d driver.Driver = newSessionsOf(connect(t, cfg, 120), space) // the suite holds a hundred keys at once
+		var d driver.Driver = newSessionsOf(connect(t, cfg, 120)) // the suite holds a hundred keys at once
 		if g.keep != nil {
 			d = keeping{d.(*driver.Sessions[*session]), g.keep}
 		}
-		store := made(driver.New(d, sessionSettings))
+		store := made(driver.New(d, sessionSettings(Options{Prefix: space})))
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -156,7 +156,7 @@ func newStore(t testing.TB, ttl time.Duration) (*opened, *sql.DB) {
 
 func storeOn(t testing.TB, db *sql.DB, ttl time.Duration) *opened {
 	t.Helper()
-	store := made(New(db, ttl))
+	store := made(New(db, ttl, Options{}))
 	t.Cleanup(store.Close)
 	return &opened{store, newTable(db, ttl)}
 }

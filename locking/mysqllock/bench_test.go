@@ -17,10 +17,10 @@ import (
 // of Store wait for the disk on a server that flushes, the named locks do not.
 func BenchmarkUncontended(b *testing.B) {
 	db := newDB(b)
-	store, err := New(db, time.Minute)
+	store, err := New(db, time.Minute, Options{})
 	must(b, err)
 	b.Cleanup(store.Close)
-	session := made(NewSessions(db, b.Name()))
+	session := made(NewSessions(db, Options{Prefix: b.Name()}))
 	b.Cleanup(session.Close)
 	must(b, MakeGuards(b.Context(), db, "k"))
 	transaction := func(statement func(*sql.Tx) error) func() error {
@@ -55,10 +55,10 @@ func BenchmarkHandOff(b *testing.B) {
 	cfg := newDatabase(b, servertest.Env(b, env), "")
 	var tables, sessions []locking.Store
 	for range 2 {
-		store, err := New(connect(b, cfg, 16), time.Minute)
+		store, err := New(connect(b, cfg, 16), time.Minute, Options{})
 		must(b, err)
 		b.Cleanup(store.Close)
-		session := made(NewSessions(connect(b, cfg, 20), b.Name()))
+		session := made(NewSessions(connect(b, cfg, 20), Options{Prefix: b.Name()}))
 		b.Cleanup(session.Close)
 		tables, sessions = append(tables, store), append(sessions, session)
 	}

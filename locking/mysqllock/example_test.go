@@ -47,7 +47,7 @@ func Example() {
 	ctx := context.Background()
 	db, done := open(ctx)
 	defer done()
-	store, err := mysqllock.New(db, 6*time.Second)
+	store, err := mysqllock.New(db, 6*time.Second, mysqllock.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func ExampleNewSessions() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	store, err := mysqllock.NewSessions(db, "example/")
+	store, err := mysqllock.NewSessions(db, mysqllock.Options{Prefix: "example/"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,25 +27,26 @@ const answerTimeout = time.Second
 // Release, with this process, or when the connection breaks, which Renew detects.
 //
 // Stores exclude each other if their db lead to one server, whatever
-// the database, and their space is the same. The lock is Name(space + key): end a space with a character that
-// no key begins with. Waiters are granted a key in the order of arrival: in this process, and among the
+// the database, and they have the same Prefix. The lock is Name(Prefix + key). Waiters are granted a key in the order of arrival: in this process, and among the
 // processes in that of the server.
 //
 // Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a db of
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The
 // caller closes db, after the Store. Close ends the sessions of all leases that are still held.
-func NewSessions(db *sql.DB, space string) (*driver.Store, error) {
+func NewSessions(db *sql.DB, o Options) (*driver.Store, error) {
 	if err := locking.CheckClient(db); err != nil {
 		return nil, fmt.Errorf("mysqllock: %w", err)
 	}
-	return driver.New(newSessionsOf(db, space), sessionSettings)
+	return driver.New(newSessionsOf(db), sessionSettings(o))
 }
 
-var sessionSettings = driver.Options{Name: "mysqllock", OneKey: true, Queues: true, Limit: answerTimeout}
+func sessionSettings(o Options) driver.Options {
+	return driver.Options{Name: "mysqllock", Prefix: o.Prefix, OneKey: true, Queues: true, Limit: answerTimeout}
+}
 
-func newSessionsOf(db *sql.DB, space string) *driver.Sessions[*session] {
+func newSessionsOf(db *sql.DB) *driver.Sessions[*session] {
 	return &driver.Sessions[*session]{Open: func(ctx context.Context, key string, wait bool) (*session, error) {
-		return openSession(ctx, db, Name(space+key), wait)
+		return openSession(ctx, db, Name(key), wait)
 	}}
 }
 

@@ -34,8 +34,8 @@ func newSessions(t testing.TB, conns int) (*openedSessions, *sql.DB) {
 // sessionsIn makes a Store like that of another process: a Store knows which keys it has granted itself.
 func sessionsIn(t testing.TB, db *sql.DB, space string) *openedSessions {
 	t.Helper()
-	d := newSessionsOf(db, space)
-	store := made(driver.New(d, sessionSettings))
+	d := newSessionsOf(db)
+	store := made(driver.New(d, sessionSettings(Options{Prefix: space})))
 	t.Cleanup(store.Close)
 	return &openedSessions{store, d, space}
 }

@@ -235,13 +235,35 @@ func TestTryAcquire_WithoutTheMigrationsFailsAtOnce(t *testing.T) {
 
 func TestNew_WithoutADBIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := New(nil, time.Minute); !errors.Is(err, locking.ErrNoClient) {
+	if _, err := New(nil, time.Minute, Options{}); !errors.Is(err, locking.ErrNoClient) {
 		t.Errorf("New: got %v, want ErrNoClient", err)
 	}
-	if _, err := NewSessions(nil, ""); !errors.Is(err, locking.ErrNoClient) {
+	if _, err := NewSessions(nil, Options{}); !errors.Is(err, locking.ErrNoClient) {
 		t.Errorf("NewSessions: got %v, want ErrNoClient", err)
 	}
 	if err := Guard(t.Context(), nil, "k", 1); !errors.Is(err, locking.ErrUnfenced) {
 		t.Errorf("Guard: got %v, want ErrUnfenced", err)
 	}
+}
+
+func TestNew_StoresWithAnotherPrefixDoNotExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	_, db := newStore(t, time.Minute)
+	with := func(prefix string) locking.Store {
+		s, err := New(db, time.Minute, Options{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	l := locktest.Taken(t, with("a/"), "k")
+	locktest.Taken(t, with("b/"), "k")
+	if _, err := with("a/").TryAcquire(t.Context(), "k"); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("the same Prefix: %v, want ErrBusy", err)
+	}
+	if err := with("a/").Release(t.Context(), l); err != nil {
+		t.Error(err)
+	}
+	locktest.Taken(t, with("a/"), "k")
 }

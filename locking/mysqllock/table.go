@@ -22,6 +22,13 @@ import (
 // it. A TTL is a whole number of milliseconds.
 const TTLMin = 100 * time.Millisecond
 
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins the name of each key in the server; empty: none. Stores exclude each other only if they have the same
+	// Prefix. End it with a character that no key begins with.
+	Prefix string
+}
+
 // New makes a Store whose leases last ttl, in the table locks of this package's migrations. Stores exclude each other only if the
 // DSN of their db names the same database. A request occupies a connection for one round trip, so two or three
 // connections serve many leases; let db keep them idle (SetMaxIdleConns). None of them may be in a transaction while it is
@@ -30,17 +37,19 @@ const TTLMin = 100 * time.Millisecond
 //
 // MySQL has nothing that a release could wake a waiter of another process with, so the first waiter of each process
 // asks again after 2 to 15 ms. In a process waiters are granted a key in the order of arrival, among the processes in any order.
-func New(db *sql.DB, ttl time.Duration) (*driver.Store, error) {
+func New(db *sql.DB, ttl time.Duration, o Options) (*driver.Store, error) {
 	if err := locking.CheckClient(db); err != nil {
 		return nil, fmt.Errorf("mysqllock: %w", err)
 	}
-	return driver.New(newTable(db, ttl), settings(ttl))
+	settings := settings(ttl)
+	settings.Prefix = o.Prefix
+	return driver.New(newTable(db, ttl), settings)
 }
 
 // settings are those of a Store.
 func settings(ttl time.Duration) driver.Options {
 	return driver.Options{
-		Name: "mysqllock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond,
+		Name: "mysqllock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond, NameMax: locking.KeyMax,
 		Pause: locking.Backoff{Base: 5 * time.Millisecond, Max: 15 * time.Millisecond}, Turn: 20 * time.Millisecond, Gap: 15 * time.Millisecond,
 	}
 }

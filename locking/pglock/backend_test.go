@@ -77,11 +77,11 @@ func (g sessions) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	space, monitor := rand.Text(), connect(t, g.url, 1)
 	store := func(url string, _ time.Duration) (locking.Store, error) {
-		var d driver.Driver = newSessionsOf(connect(t, url, 120), space) // the suite holds a hundred keys at once
+		var d driver.Driver = newSessionsOf(connect(t, url, 120)) // the suite holds a hundred keys at once
 		if g.keep != nil {
 			d = keeping{d.(*driver.Sessions[*session]), g.keep}
 		}
-		store := made(driver.New(d, sessionSettings))
+		store := made(driver.New(d, sessionSettings(Options{Prefix: space})))
 		t.Cleanup(store.Close)
 		if g.broken != nil {
 			return g.broken(store), nil
@@ -157,7 +157,7 @@ func newStore(t testing.TB, ttl time.Duration) (*opened, *pgxpool.Pool) {
 // storeOn makes a Store like that of another process: a Store knows which keys it has granted itself.
 func storeOn(t testing.TB, pool *pgxpool.Pool, ttl time.Duration) *opened {
 	t.Helper()
-	store := made(New(pool, ttl))
+	store := made(New(pool, ttl, Options{}))
 	t.Cleanup(store.Close)
 	return &opened{store, newTable(pool, ttl)}
 }

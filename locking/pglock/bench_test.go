@@ -18,12 +18,12 @@ import (
 // commits of what has written wait for the disk, the advisory locks do not.
 func BenchmarkUncontended(b *testing.B) {
 	pool := newPool(b)
-	store, err := New(pool, time.Minute)
+	store, err := New(pool, time.Minute, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(store.Close)
-	session := made(NewSessions(pool, b.Name()))
+	session := made(NewSessions(pool, Options{Prefix: b.Name()}))
 	b.Cleanup(session.Close)
 	must(b, pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error { return MakeRow(b.Context(), tx, "k") }))
 	inTx := func(lock func(ctx context.Context, tx pgx.Tx) error) func() error {
@@ -66,12 +66,12 @@ func BenchmarkHandOff(b *testing.B) {
 	pool := newPool(b)
 	var tables, sessions []locking.Store
 	for range 2 {
-		store, err := New(pool, time.Minute)
+		store, err := New(pool, time.Minute, Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(store.Close)
-		session := made(NewSessions(connect(b, pool.Config().ConnString(), 20), b.Name()))
+		session := made(NewSessions(connect(b, pool.Config().ConnString(), 20), Options{Prefix: b.Name()}))
 		b.Cleanup(session.Close)
 		tables, sessions = append(tables, store), append(sessions, session)
 	}

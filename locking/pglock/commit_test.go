@@ -24,7 +24,7 @@ func TestRelease_DoesNotWaitForAStandby(t *testing.T) {
 	_, url := startServer(t)
 	pool := connect(t, url, 8)
 	migrate(t, pool)
-	store, err := New(pool, 30*time.Second)
+	store, err := New(pool, 30*time.Second, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestTryAcquire_AnAnswerThatIsLostWithItsConnectionIsNotUnsent(t *testing.T)
 			pool := newPool(t)
 			migrate(t, pool)
 			proxy, through := servertest.ProxyURL(t, pool.Config().ConnString())
-			store, err := New(connect(t, through+mode, 2), time.Minute)
+			store, err := New(connect(t, through+mode, 2), time.Minute, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,7 @@ func Example() {
 	ctx := context.Background()
 	pool, done := open(ctx)
 	defer done()
-	store, err := pglock.New(pool, 6*time.Second)
+	store, err := pglock.New(pool, 6*time.Second, pglock.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func ExampleNewSessions() {
 	ctx := context.Background()
 	pool, done := open(ctx)
 	defer done()
-	store, err := pglock.NewSessions(pool, "example/")
+	store, err := pglock.NewSessions(pool, pglock.Options{Prefix: "example/"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestNewSessions_BehindATransactionPoolerHasTwoHoldersAndLeaks(t *testing.T)
 	t.Parallel()
 	p := newPooled(t)
 	pools := [2]*pgxpool.Pool{p.client(), p.client()}
-	first, second := made(NewSessions(pools[0], "s")), made(NewSessions(pools[1], "s"))
+	first, second := made(NewSessions(pools[0], Options{Prefix: "s"})), made(NewSessions(pools[1], Options{Prefix: "s"}))
 	defer second.Close()
 
 	lease := locktest.Taken(t, first, "k")
@@ -66,7 +66,7 @@ func TestNewSessions_BehindATransactionPoolerHasTwoHoldersAndLeaks(t *testing.T)
 	}
 	// Both clients have gone, and the lock is still held.
 	first.Close()
-	third := made(NewSessions(p.client(), "s"))
+	third := made(NewSessions(p.client(), Options{Prefix: "s"}))
 	defer third.Close()
 	_, err := third.TryAcquire(t.Context(), "k")
 	locktest.WantBusy(t, err)

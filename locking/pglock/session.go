@@ -23,8 +23,7 @@ const answerTimeout = time.Second
 // Release, with this process, or when the connection breaks, which Renew detects.
 //
 // Stores exclude each other if their pools lead to one
-// database, and their space is the same. The lock is Hash(space + key): end a space with a character that
-// no key begins with. Waiters are granted a key in the order of arrival: in this process, and among the processes in that of
+// database, and they have the same Prefix. The lock is Hash(Prefix + key). Waiters are granted a key in the order of arrival: in this process, and among the processes in that of
 // the server.
 //
 // Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a
@@ -33,18 +32,20 @@ const answerTimeout = time.Second
 // and lock_timeout must be 0: they would end a wait, and with it the place in the queue. So must idle_session_timeout
 // (PostgreSQL 14): it would end each lease, because Renew asks on another connection. The caller closes the pool, after the
 // Store. Close ends the sessions of all leases that are still held.
-func NewSessions(pool *pgxpool.Pool, space string) (*driver.Store, error) {
+func NewSessions(pool *pgxpool.Pool, o Options) (*driver.Store, error) {
 	if err := locking.CheckClient(pool); err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	return driver.New(newSessionsOf(pool, space), sessionSettings)
+	return driver.New(newSessionsOf(pool), sessionSettings(o))
 }
 
-var sessionSettings = driver.Options{Name: "pglock", OneKey: true, Queues: true, Limit: answerTimeout}
+func sessionSettings(o Options) driver.Options {
+	return driver.Options{Name: "pglock", Prefix: o.Prefix, OneKey: true, Queues: true, Limit: answerTimeout}
+}
 
-func newSessionsOf(pool *pgxpool.Pool, space string) *driver.Sessions[*session] {
+func newSessionsOf(pool *pgxpool.Pool) *driver.Sessions[*session] {
 	return &driver.Sessions[*session]{Open: func(ctx context.Context, key string, wait bool) (*session, error) {
-		return openSession(ctx, pool, Hash(space+key), wait)
+		return openSession(ctx, pool, Hash(key), wait)
 	}}
 }
 
@@ -139,7 +140,8 @@ func (x *session) Keep(ctx context.Context) error {
 func (x *session) Free(ctx context.Context) error {
 	unlocked, err := ask(ctx, x.conn, `SELECT WHERE pg_advisory_unlock($1)`, x.lock)
 	x.end(unlocked)
-	answer, answered := errors.AsType[*pgconn.PgError](err)
+	var answer *pgconn.PgError
+	answered := errors.As(err, &answer)
 	if err == nil && !unlocked || answered && answer.SeverityUnlocalized == "FATAL" { // the server has ended the session
 		return locking.ErrLost
 	}

@@ -77,7 +77,7 @@ func TestSession_WaitsForAnAnswerForASecond(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	store := made(NewSessions(pool, rand.Text()))
+	store := made(NewSessions(pool, Options{Prefix: rand.Text()}))
 	t.Cleanup(store.Close)
 	for name, request := range map[string]func(locking.Lease) error{
 		"acquire": func(locking.Lease) error { _, err := store.Acquire(context.Background(), "k"); return err },
@@ -134,7 +134,7 @@ func TestSession_AbandonLeavesNoLock(t *testing.T) {
 func TestSession_CloseEndsTheWaitForAConnection(t *testing.T) {
 	t.Parallel()
 	full := connect(t, servertest.Env(t, "SHOP_POSTGRES_URL"), 1)
-	holder := made(NewSessions(full, rand.Text()))
+	holder := made(NewSessions(full, Options{Prefix: rand.Text()}))
 	t.Cleanup(holder.Close)
 	locktest.Taken(t, holder, "k")
 
@@ -146,7 +146,7 @@ func TestSession_CloseEndsTheWaitForAConnection(t *testing.T) {
 		"the server is silent": connect(t, "postgres://user@"+silent.Addr().String()+"/db?sslmode=disable", 4),
 	} {
 		const waiters = 3
-		store := made(NewSessions(pool, rand.Text()))
+		store := made(NewSessions(pool, Options{Prefix: rand.Text()}))
 		results := make(chan error, waiters)
 		for range waiters {
 			go func() {

@@ -36,8 +36,8 @@ func newSessions(t testing.TB) (*openedSessions, *pgxpool.Pool) {
 // sessionsIn makes a Store like that of another process: a Store knows which keys it has granted itself.
 func sessionsIn(t testing.TB, pool *pgxpool.Pool, space string) *openedSessions {
 	t.Helper()
-	d := newSessionsOf(pool, space)
-	store := made(driver.New(d, sessionSettings))
+	d := newSessionsOf(pool)
+	store := made(driver.New(d, sessionSettings(Options{Prefix: space})))
 	t.Cleanup(store.Close)
 	return &openedSessions{store, d, space}
 }

@@ -20,6 +20,13 @@ import (
 // it. A TTL is a whole number of milliseconds.
 const TTLMin = 100 * time.Millisecond
 
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins the name of each key in the server; empty: none. Stores exclude each other only if they have the same
+	// Prefix. End it with a character that no key begins with.
+	Prefix string
+}
+
 // New makes a Store whose leases last ttl, in the table locks of this package's migrations. Stores exclude each other only if the
 // search_path of their pools leads to the same table. A pool may connect through a pooler, with
 // default_query_exec_mode=exec if the pooler cannot track prepared statements. A request
@@ -29,18 +36,20 @@ const TTLMin = 100 * time.Millisecond
 // In a process waiters are granted a key in the order of arrival, among the processes in any order. The release of a key
 // wakes the first waiter of each process with NOTIFY. A notification is only
 // a hint: waiters also ask again every quarter of a second, which finds expired leases too.
-func New(pool *pgxpool.Pool, ttl time.Duration) (*driver.Store, error) {
+func New(pool *pgxpool.Pool, ttl time.Duration, o Options) (*driver.Store, error) {
 	if err := locking.CheckClient(pool); err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	return driver.New(newTable(pool, ttl), settings(ttl))
+	settings := settings(ttl)
+	settings.Prefix = o.Prefix
+	return driver.New(newTable(pool, ttl), settings)
 }
 
 // settings are those of a Store.
 func settings(ttl time.Duration) driver.Options {
 	const poll = 250 * time.Millisecond
 	return driver.Options{
-		Name: "pglock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond,
+		Name: "pglock", TTL: ttl, TTLMin: TTLMin, TTLUnit: time.Millisecond, NameMax: locking.KeyMax,
 		Pause: locking.Backoff{Base: poll, Max: poll}, Turn: 5 * time.Millisecond, Gap: 2 * time.Millisecond,
 	}
 }
@@ -159,7 +168,8 @@ func (p *table) call(ctx context.Context, result any, sql string, args ...any) e
 // session, perhaps after the commit. query_canceled is no refusal: the statement may have taken an advisory lock of its session before.
 func classify(err error) error {
 	const queryCanceled = "57014"
-	answer, answered := errors.AsType[*pgconn.PgError](err)
+	var answer *pgconn.PgError
+	answered := errors.As(err, &answer)
 	switch {
 	case err == nil:
 		return nil

@@ -205,10 +205,10 @@ func (unheard) Listen(ctx context.Context, _ func(string)) error { <-ctx.Done();
 
 func TestNew_WithoutAPoolIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := New(nil, time.Minute); !errors.Is(err, locking.ErrNoClient) {
+	if _, err := New(nil, time.Minute, Options{}); !errors.Is(err, locking.ErrNoClient) {
 		t.Errorf("New: got %v, want ErrNoClient", err)
 	}
-	if _, err := NewSessions(nil, ""); !errors.Is(err, locking.ErrNoClient) {
+	if _, err := NewSessions(nil, Options{}); !errors.Is(err, locking.ErrNoClient) {
 		t.Errorf("NewSessions: got %v, want ErrNoClient", err)
 	}
 }
@@ -227,4 +227,26 @@ func TestXactLock_WithoutATransactionIsAnError(t *testing.T) {
 			t.Errorf("Guard: got %v, want ErrUnfenced", err)
 		}
 	}
+}
+
+func TestNew_StoresWithAnotherPrefixDoNotExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	_, pool := newStore(t, time.Minute)
+	with := func(prefix string) locking.Store {
+		s, err := New(pool, time.Minute, Options{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	l := locktest.Taken(t, with("a/"), "k")
+	locktest.Taken(t, with("b/"), "k")
+	if _, err := with("a/").TryAcquire(t.Context(), "k"); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("the same Prefix: %v, want ErrBusy", err)
+	}
+	if err := with("a/").Release(t.Context(), l); err != nil {
+		t.Error(err)
+	}
+	locktest.Taken(t, with("a/"), "k")
 }

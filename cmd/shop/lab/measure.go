@@ -50,7 +50,7 @@ type subject struct {
 var measurements = []measurement{
 	{"advisory", "A1", "PostgreSQL", transaction(pglock.XactLock)},
 	{"session", "A2", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*driver.Store, error) {
-		return pglock.NewSessions(pool, "shop lab ")
+		return pglock.NewSessions(pool, pglock.Options{Prefix: "shop lab "})
 	})},
 	{"advisory-row", "A3", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, _ string) error {
 		return pglock.XactLockRow(ctx, tx, "lock_rows", 1)
@@ -60,7 +60,7 @@ var measurements = []measurement{
 	})},
 	{"row", "A6", "PostgreSQL", transaction(pglock.LockRow)},
 	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*driver.Store, error) {
-		return pglock.New(pool, measureTTL)
+		return pglock.New(pool, measureTTL, pglock.Options{})
 	})},
 	{"try-lease", "A8", "PostgreSQL", openTryLease},
 	{"insert-row", "A9", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
@@ -331,7 +331,7 @@ func openMongo(ctx context.Context, cfg Config) (subject, error) {
 	if err != nil {
 		return subject{}, err
 	}
-	store, err := mongolock.New(client.Database(name).Collection("lab_patterns"), measureTTL)
+	store, err := mongolock.New(client.Database(name).Collection("lab_patterns"), measureTTL, mongolock.Options{})
 	if err != nil {
 		_ = client.Disconnect(ctx)
 		return subject{}, err

@@ -30,7 +30,7 @@ func openTryLease(ctx context.Context, cfg Config) (subject, error) {
 	if err != nil {
 		return subject{}, err
 	}
-	store, err := pglock.New(pool, measureTTL)
+	store, err := pglock.New(pool, measureTTL, pglock.Options{})
 	if err != nil {
 		pool.Close()
 		return subject{}, err

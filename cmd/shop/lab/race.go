@@ -136,7 +136,7 @@ func (r *Race) lock(ctx context.Context, databaseURL string) (schema string, err
 	if err := r.db.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
 		return "", err
 	}
-	if r.locks, err = pglock.NewSessions(r.db, "shop race "); err != nil {
+	if r.locks, err = pglock.NewSessions(r.db, pglock.Options{Prefix: "shop race "}); err != nil {
 		return "", err
 	}
 	if r.lease, err = r.locks.TryAcquire(ctx, schema); errors.Is(err, locking.ErrBusy) {

@@ -95,7 +95,7 @@ func Schema(t testing.TB) (databaseURL string) {
 func Migrate(t testing.TB, conn *pgx.Conn, lessons ...string) {
 	t.Helper()
 	for _, folder := range append([]string{"locking/idempotency/pgtx"}, lessons...) {
-		files, err := filepath.Glob(filepath.Join(module(t), folder, "migrations", "*.sql"))
+		files, err := filepath.Glob(filepath.Join(root(t), folder, "migrations", "*.sql"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no migrations in %s: %v", folder, err)
 		}
@@ -115,16 +115,16 @@ func Migrate(t testing.TB, conn *pgx.Conn, lessons ...string) {
 	}
 }
 
-// module is the folder of go.mod.
-func module(t testing.TB) string {
+// root is the folder above the test that has package pgtx, also in a copy.
+func root(t testing.TB) string {
 	t.Helper()
 	folder, err := os.Getwd()
 	for ; err == nil; folder = filepath.Dir(folder) {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(folder, "locking/idempotency/pgtx/migrations")); err == nil {
 			return folder
 		}
 		if folder == filepath.Dir(folder) {
-			err = errors.New("no go.mod above the test")
+			err = errors.New("no locking/idempotency/pgtx/migrations above the test")
 		}
 	}
 	t.Fatal(err)
