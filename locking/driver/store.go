@@ -228,35 +228,10 @@ func (s *Store) check(ctx context.Context, keys []string) ([]string, error) {
 		}
 	}
 	keys, err := locking.SortedKeys(keys)
-	if room := s.o.NameMax - len(s.o.Prefix); err == nil && s.o.NameMax > 0 {
-		for _, key := range keys {
-			if len(key) > room {
-				return nil, fmt.Errorf("%w: with the prefix %q it may have %d: %.32q…", locking.ErrKey, s.o.Prefix, room, key)
-			}
-		}
-	}
-	if err == nil && s.o.OneKey && len(keys) > 1 {
-		err = fmt.Errorf("%w: a lease of %s has one", locking.ErrSeveralKeys, s.o.Name)
+	if err == nil {
+		err = s.fits(keys)
 	}
 	return keys, err
-}
-
-// names returns the names of keys in the server.
-func (s *Store) names(keys []string) []string {
-	if s.o.Prefix == "" {
-		return keys[:len(keys):len(keys)]
-	}
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = s.o.Prefix + key
-	}
-	return names
-}
-
-// named returns l with the names of its keys.
-func (s *Store) named(l locking.Lease) locking.Lease {
-	l.Keys = s.names(l.Keys)
-	return l
 }
 
 // describe adds to an error what failed.
