@@ -26,6 +26,17 @@ func TestCommit_ReturnsWhatTheWriteReturned(t *testing.T) {
 	}
 }
 
+// A lease without a TTL would keep its key for ever.
+func TestCommit_UnknownReleasesALeaseWithoutATTL(t *testing.T) {
+	s := &script{until: func(time.Time) time.Time { return time.Time{} }}
+	err := s.under(t, func(ctx context.Context) error {
+		return locking.Commit(ctx, time.Second, func(context.Context) error { return locking.ErrOutcomeUnknown })
+	})
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || len(s.releases) != 1 {
+		t.Errorf("%v, released %d times, want once", err, len(s.releases))
+	}
+}
+
 // The caller has stopped waiting for the answer, but the server may still commit: the
 // key must not be granted to the next holder before that.
 func TestCommit_PastItsLimitIsUnknownAndLeavesTheLease(t *testing.T) {

@@ -44,7 +44,8 @@ const (
 //   - If fn returns nil, so does Do, whatever happened to the lease: what fn did is done.
 //   - An error of fn is returned unchanged, or joined with ErrLost if the lease was lost.
 //   - If fn's error matches ErrOutcomeUnknown, the lease is not released but expires:
-//     fn's write may still be under way. ErrLost without ErrOutcomeUnknown means that
+//     fn's write may still be under way. A lease without a TTL is released all the same:
+//     nothing else would free its keys. ErrLost without ErrOutcomeUnknown means that
 //     the attempt did nothing.
 //   - A panic, or runtime.Goexit, in fn releases the lease and continues.
 //   - If fn did not run, the error is that of Acquire, or ErrLost for a grant that
@@ -77,7 +78,7 @@ func (h *hold) end(result error) error {
 
 // release frees the keys, on a ctx that outlives the caller's.
 func (h *hold) release(result error) {
-	if errors.Is(result, ErrOutcomeUnknown) {
+	if errors.Is(result, ErrOutcomeUnknown) && !h.lease.Until.IsZero() {
 		h.notify(Left, 0, result)
 		return
 	}

@@ -60,13 +60,6 @@
 // A lost lease is never renewed: a renewal that took a key which had become free would hide from
 // the holder that another process may have held the key in between.
 //
-// # The next holder
-//
-// Some stores make a release and the next grant one request, with a new owner, a greater
-// fence and a whole TTL. A process *passes* a key to its own next waiter; a server *hands
-// it over* to the next waiter of any process. In both cases the lease of the release is
-// over, and a grant whose waiter has left is removed.
-//
 // # What goes wrong, and what happens then
 //
 //	the keys stay busy              ErrBusy, after MaxWait or when ctx ends; then the error matches ctx.Err() too
@@ -86,7 +79,7 @@
 //	fn fails after the loss         its error and ErrLost, both
 //	fn panics, or calls Goexit      released, and the panic continues
 //	the caller leaves               fn's ctx ends; the lease is renewed until fn has returned
-//	a write has no answer           ErrOutcomeUnknown: not released; the keys stay taken until the TTL has passed
+//	a write has no answer           ErrOutcomeUnknown: not released; the keys stay taken until the TTL has passed. Without a TTL they are released
 //	the release fails               fn's result all the same; the TTL frees the keys
 //
 // # Writes

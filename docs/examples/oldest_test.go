@@ -49,9 +49,9 @@ func TestCopying_WithTheOldestVersionsTheTestsWork(t *testing.T) {
 	for _, file := range slices.Concat(files(t, taken)...) {
 		text := read(t, file)
 		if strings.HasSuffix(file, ".go") {
-			text = inService.ReplaceAllString(text, "${1}\"example.org/service/internal/")
+			text = inService.ReplaceAllString(text, "${1}\"example.org/service/internal/shop/")
 		}
-		write(path.Join("internal", file), text)
+		write(path.Join("internal/shop", file), text)
 	}
 	env := append(os.Environ(), "PWD="+dir, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off", "GOTOOLCHAIN=go"+toolchain, "SHOP_POSTGRES_URL="+pgtest.Schema(t))
 	for _, args := range [][]string{{"mod", "tidy"}, {"vet", "./..."}, {"test", "-vet=off", "-short", "-count=1", "-p=2", "-timeout=5m", "./..."}} {

@@ -24,7 +24,7 @@ type unit struct {
 
 var thousands = regexp.MustCompile(`(\d),(\d{3})`)
 
-var link = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
+var link = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
 
 func units(t *testing.T) (all []unit) {
 	t.Helper()
@@ -39,7 +39,7 @@ func units(t *testing.T) (all []unit) {
 		}
 		u := unit{name: strings.TrimSpace(cells[1]), said: thousands.ReplaceAllString(strings.TrimSpace(cells[4]), "$1$2")}
 		for _, m := range link.FindAllStringSubmatch(cells[2], -1) {
-			u.take = append(u.take, m[1])
+			u.take = append(u.take, path.Join("docs", m[2]))
 		}
 		u.example = link.FindStringSubmatch(cells[3])[1]
 		all = append(all, u)
@@ -50,7 +50,7 @@ func units(t *testing.T) (all []unit) {
 	return all
 }
 
-// service is a module that has something already: a package with a name of ours, and a text that looks like an import.
+// service is a module that has something already: packages with names of ours, and texts that look like an import.
 var service = map[string]string{
 	"main.go": `package main
 
@@ -66,7 +66,14 @@ var topics = []string{
 
 func main() { fmt.Println(topics, locking.Door) }
 `,
-	"locking/door.go": "package locking\n\nconst Door = 1\n",
+	"locking/door.go":          "package locking\n\nconst Door = 1\n",
+	"internal/locking/door.go": "package locking\n\nconst Door = 2\n",
+	"internal/topics.go": `package internal
+
+var Topics = []string{
+	"shop/locking/orders",
+}
+`,
 }
 
 // serviceDir makes the service. write adds a file to it.
@@ -110,16 +117,16 @@ func TestCopying_EachUnitStandsAloneInAServiceAndCompiles(t *testing.T) {
 					if file != u.example {
 						count, code = count+1, code+codeLines(text)
 					}
-					text = inService.ReplaceAllString(text, "${1}\"example.org/service/internal/")
+					text = inService.ReplaceAllString(text, "${1}\"example.org/service/internal/shop/")
 				}
-				write(path.Join("internal", file), text)
+				write(path.Join("internal/shop", file), text)
 			}
 			var saidFiles, saidCode int
 			if _, err := fmt.Sscanf(strings.Replace(u.said, ",", " ", 1), "%d %d", &saidFiles, &saidCode); err != nil || count != saidFiles || code < saidCode*95/100 || code > saidCode*105/100 {
 				t.Errorf("%s has %d files and %d lines of code, the page says %s (%v)", u.name, count, code, u.said, err)
 			}
 			postgres := pgtest.Schema(t)
-			for _, args := range [][]string{{"build", "./..."}, {"vet", "./..."}, {"test", "-vet=off", "-count=1", "-timeout=2m", "-v", "-run=^Example", "./internal/" + path.Dir(u.example)}} {
+			for _, args := range [][]string{{"build", "./..."}, {"vet", "./..."}, {"test", "-vet=off", "-count=1", "-timeout=2m", "-v", "-run=^Example", "./internal/shop/" + path.Dir(u.example)}} {
 				out, err := goCommand(t, dir, postgres, args...)
 				if err != nil {
 					t.Fatalf("go %s: %v\n%s", args[0], err, out)
@@ -128,9 +135,7 @@ func TestCopying_EachUnitStandsAloneInAServiceAndCompiles(t *testing.T) {
 					t.Errorf("no example ran:\n%s", out)
 				}
 			}
-			if text, err := os.ReadFile(filepath.Join(dir, "main.go")); err != nil || string(text) != service["main.go"] {
-				t.Errorf("the service has changed: %s", text)
-			}
+			unchanged(t, dir)
 			t.Logf("%-50s %2d files, %4d lines of code", u.name, count, code)
 		})
 	}
@@ -140,8 +145,8 @@ func TestCopying_EachUnitStandsAloneInAServiceAndCompiles(t *testing.T) {
 func TestCopying_TheCommandsForYourModuleWork(t *testing.T) {
 	t.Parallel()
 	blocks := typedBlocks(read(t, page), "docs/examples/units_test.go")
-	if len(blocks) != 1 {
-		t.Fatalf("%d blocks are typed, want 1", len(blocks))
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks are typed, want 2", len(blocks))
 	}
 	dir, _ := serviceDir(t)
 	ours, err := filepath.Abs(repo)
@@ -150,6 +155,17 @@ func TestCopying_TheCommandsForYourModuleWork(t *testing.T) {
 	}
 	env := append(os.Environ(), "SHOP="+ours, "GOFLAGS=-mod=mod -trimpath", "GOPROXY=off", "GOWORK=off", "GOTOOLCHAIN=local", "PWD="+dir)
 	checkTyped(t, dir, env, blocks, strings.NewReplacer())
+	unchanged(t, dir)
+}
+
+// unchanged fails the test if something of the service has changed.
+func unchanged(t *testing.T, dir string) {
+	t.Helper()
+	for name, want := range service {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
+			t.Errorf("%s of the service has changed: %s", name, text)
+		}
+	}
 }
 
 // inService matches the imports of this module, and no other text.

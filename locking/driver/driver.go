@@ -166,15 +166,3 @@ func known(err error) (what undone) {
 	}
 	return what
 }
-
-// OneKey checks the keys of a lease that has one.
-func OneKey(keys []string) (string, error) {
-	sorted, err := locking.SortedKeys(keys)
-	if err == nil && len(sorted) > 1 {
-		err = locking.ErrSeveralKeys
-	}
-	if err != nil {
-		return "", err
-	}
-	return sorted[0], nil
-}

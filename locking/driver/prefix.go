@@ -8,6 +8,20 @@ import (
 	"shop/locking"
 )
 
+func (o Options) checkPrefix() error {
+	if o.Prefix == "" {
+		return nil
+	}
+	err := locking.CheckKeys([]string{o.Prefix})
+	if err == nil && o.NameMax > 0 && len(o.Prefix) >= o.NameMax {
+		err = fmt.Errorf("%w: the prefix leaves no room for a key: %d bytes", locking.ErrKey, len(o.Prefix))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: Options.Prefix: %w", o.Name, err)
+	}
+	return nil
+}
+
 // fits returns why keys cannot be in one lease: there are several, or one is too long with the prefix.
 func (s *Store) fits(keys []string) error {
 	if s.o.OneKey && len(keys) > 1 {

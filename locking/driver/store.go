@@ -38,7 +38,7 @@ type holder struct {
 	end   *time.Timer // at Until; nil: it has none
 }
 
-// Check returns locking.ErrTTL if the server would round the TTL.
+// Check returns locking.ErrTTL if the server would round the TTL, and locking.ErrKey for a Prefix that no key may have.
 func (o Options) Check() error {
 	if o.TTL < o.TTLMin || o.TTLUnit > 0 && o.TTL%o.TTLUnit != 0 {
 		return fmt.Errorf("%s: %w: %v: it must be a multiple of %v, and at least %v", o.Name, locking.ErrTTL, o.TTL, o.TTLUnit, o.TTLMin)
@@ -46,7 +46,7 @@ func (o Options) Check() error {
 	if o.TTL == 0 && o.Limit <= 0 {
 		return fmt.Errorf("%s: a Store without a TTL needs a Limit", o.Name)
 	}
-	return nil
+	return o.checkPrefix()
 }
 
 // New makes a Store.

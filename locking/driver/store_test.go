@@ -750,3 +750,12 @@ func TestPrefix_BeginsTheNamesInTheServerAlone(t *testing.T) {
 		t.Errorf("a name of %d bytes: %v, want ErrKey", locking.KeyMax+1, err)
 	}
 }
+
+func TestNew_RefusesAPrefixThatNoKeyMayHave(t *testing.T) {
+	for _, prefix := range []string{"a\x00", "\xff", strings.Repeat("p", locking.KeyMax), strings.Repeat("p", 600)} {
+		o := driver.Options{Name: "test", TTL: ttl, TTLMin: time.Second, TTLUnit: time.Millisecond, NameMax: locking.KeyMax, Prefix: prefix}
+		if _, err := driver.New(newScript(), o); !errors.Is(err, locking.ErrKey) {
+			t.Errorf("%.8q, %d bytes: %v, want ErrKey", prefix, len(prefix), err)
+		}
+	}
+}

@@ -87,7 +87,7 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 const KeysMax = 128 / 2
 
 // ErrTooManyKeys reports a request for more than KeysMax keys in one lease.
-var ErrTooManyKeys = fmt.Errorf("etcdlock: more than %d keys in one lease", KeysMax)
+var ErrTooManyKeys = fmt.Errorf("%w: etcd takes %d at most", locking.ErrSeveralKeys, KeysMax)
 
 // checkPrefix returns the prefix or its default. It refuses a colon: the first colon in
 // a name has to be the one after the length.

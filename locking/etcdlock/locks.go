@@ -62,10 +62,11 @@ func (d *locks) Take(ctx context.Context, keys []string, owner string, wait bool
 	} else if err == nil || w.none {
 		d.settle(owner, l)
 	}
+	grant := driver.Grant{Fence: locking.Fence(w.fence), Mark: mark(l.id, w.fence), Until: l.until}
 	if w.none {
-		d.keepFree(l)
+		d.keepFree(l) // the next owner may have it at once
 	}
-	return driver.Grant{Fence: locking.Fence(w.fence), Mark: mark(l.id, w.fence), Until: l.until}, err
+	return grant, err
 }
 
 // settle notes that nothing is left of a request of owner, or that its outcome is known.

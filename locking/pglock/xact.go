@@ -41,7 +41,7 @@ func LockRow(ctx context.Context, tx Tx, key string) error {
 
 // TryXactLease takes a lease of key in the table of Store, as a part of tx: it begins, with its
 // TTL, at once, and others see it when tx has committed. After a rollback there is none. A Store on
-// the same table renews and releases it.
+// the same table without a Prefix renews and releases it.
 //
 // The key needs no row beforehand, and calls for one key do not wait for each other: TryXactLease returns
 // locking.ErrBusy if another transaction is just taking the key so, or if another owner has it. tx may

@@ -73,7 +73,9 @@ func (d *locks) Keep(ctx context.Context, l locking.Lease) error {
 			if !errors.Is(classify(err), errNoAnswer) || ctx.Err() != nil || n.session.over() {
 				return sent, err
 			}
-			driver.Pause(ctx, d.ttl/200) // the connection has ended: the next one may be to another member
+			if !driver.Pause(ctx, d.ttl/200) { // the connection has ended: the next one may be to another member
+				return sent, err
+			}
 		}
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -419,9 +421,15 @@ func (n *node) share(path string, event <-chan zk.Event) chan struct{} {
 // check makes the leader check that the node exists. It returns when the request was sent. A read
 // would not do: a member that has lost the leader answers it, while the session expires.
 func (n *node) check() (sent time.Time, err error) {
+	n.mu.Lock() // a Free beside it removes the node
+	name := n.path
+	n.mu.Unlock()
+	if name == "" {
+		return sent, zk.ErrNoNode
+	}
 	sent = time.Now()
 	return sent, n.call(func() error {
-		_, err := n.conn.Multi(&zk.CheckVersionRequest{Path: n.path, Version: -1})
+		_, err := n.conn.Multi(&zk.CheckVersionRequest{Path: name, Version: -1})
 		return err
 	})
 }
