@@ -68,8 +68,14 @@ func (d *locks) Keep(ctx context.Context, l locking.Lease) error {
 		return locking.ErrLost
 	}
 	_, err := await(ctx, d.client, func() (time.Time, error) {
+		n.mu.Lock() // a Free beside it removes the node
+		name := n.path
+		n.mu.Unlock()
+		if name == "" {
+			return time.Time{}, locking.ErrLost
+		}
 		for {
-			sent, err := n.check()
+			sent, err := n.check(name)
 			if !errors.Is(classify(err), errNoAnswer) || ctx.Err() != nil || n.session.over() {
 				return sent, err
 			}
@@ -306,7 +312,7 @@ func (n *node) await(ctx context.Context, wait bool) error {
 			if time.Until(n.sent.Add(n.trust())) > n.ttl/3 {
 				return nil
 			}
-			if n.sent, err = n.check(); err == nil {
+			if n.sent, err = n.check(n.path); err == nil {
 				return nil
 			}
 			if errors.Is(err, zk.ErrNoNode) {
@@ -420,13 +426,7 @@ func (n *node) share(path string, event <-chan zk.Event) chan struct{} {
 
 // check makes the leader check that the node exists. It returns when the request was sent. A read
 // would not do: a member that has lost the leader answers it, while the session expires.
-func (n *node) check() (sent time.Time, err error) {
-	n.mu.Lock() // a Free beside it removes the node
-	name := n.path
-	n.mu.Unlock()
-	if name == "" {
-		return sent, zk.ErrNoNode
-	}
+func (n *node) check(name string) (sent time.Time, err error) {
 	sent = time.Now()
 	return sent, n.call(func() error {
 		_, err := n.conn.Multi(&zk.CheckVersionRequest{Path: name, Version: -1})
