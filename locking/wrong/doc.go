@@ -19,6 +19,27 @@
 //	SETNX                                the slower one deletes the other's lock
 //	WallClock: deadline by the wall      the clock is set back, and the holder     locking.Lease.Until
 //	clock                                trusts a lock that has expired
+//	Incr: a counter as the fence (C9)    it is lost with its server's data: later  redislock's fence
+//	                                     holders are refused
+//	IncrThenSet: the fence, then the     a holder gets the lock with an older      redislock's script
+//	lock                                 fence than one that was accepted
+//	Process: one owner for a process     a goroutine releases another one's lock   an owner for each grant
+//	WithLease: nothing renews it (C8)    the work outlasts its lock                locking.Do
+//	JobOnce: deletes its flag at the end a call after the end runs the job again   locking.Once, and a record with a
+//	                                                                               unique key
+//	SessionLockWithin: lock_timeout of   later statements have the limit; a        pglock.XactLockWithin
+//	the session (A4)                     deadlock looks like the end of it
+//	Book: FOR UPDATE of a row that is    two find no row, and both insert one      pglock.XactLock, or a unique key
+//	not there
+//	TakeUnit: "sold out" while all       buyers are turned away from stock that    inventory/units
+//	units are locked (E6)                is not sold
+//	LockUser: one row for everything     unrelated work waits, also for foreign    a key for each thing; FOR NO KEY
+//	                                     keys                                      UPDATE
+//	Put: no comparison in etcd (D1)      it succeeds for everybody                 etcdlock
+//	CreditOnce: StartTransaction, never  MongoDB aborts the second writer          mongolock.ForUpdate in
+//	again (B2)                                                                     WithTransaction
+//	zkwatch: sorts by name, watches      two holders; a wait for ever              zklock
+//	without a look (D3)
 //	LockFile: deletes its file           a process that has opened the file locks  filelock
 //	                                     a file without a name, the next a new one
 //	AddGuardedLate: guard at the write   a holder has read before an older one     pglock.Guard, first
