@@ -143,3 +143,36 @@ func TestLeaseIDFence_RefusesHoldersThatAreNotLate(t *testing.T) {
 	}
 	b.mustHave(p.b, int64(moved), 0)
 }
+
+// The published transfer: its answer is lost, and the same request is sent again. It gets the lock again, with a newer token.
+func TestTokenPerTransfer_PaysAgainWhenTheRequestIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "token-per-transfer"})
+	p := b.pair(100, 0)
+	req := newRequest(p.alice)
+	b.transferred(b.Transfer(t.Context(), req, p.move(30)))
+	b.transferred(b.Transfer(t.Context(), req, p.move(30)))
+	b.mustHave(p.a, 40, 0) // 70 would be right
+	found, err := transfer.Audit(t.Context(), b.Pool)
+	if err != nil || found["I-ONCE"] != 1 || found["T1"]+found["T2"]+found["T3"] != 0 {
+		t.Errorf("the audit found %v, %v: want I-ONCE alone", found, err)
+	}
+}
+
+// Its token does what a token does: a holder that is late changes nothing.
+func TestTokenPerTransfer_RefusesALateHolderOfTheSameTransfer(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "token-per-transfer"})
+	p := b.pair(100, 0)
+	req := newRequest(p.alice)
+	s := b.stopAt(transfer.AfterAcquire)
+	old := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), req, p.move(30)) })
+	s.await()
+	b.steal(t)
+	b.transferred(b.Transfer(t.Context(), req, p.move(30)))
+	s.goOn()
+	if _, err := (<-old).Pair(); !errors.Is(err, locking.ErrStale) {
+		t.Errorf("the late holder: %v, want ErrStale", err)
+	}
+	b.mustHave(p.a, 70, 0)
+}

@@ -16,8 +16,8 @@
 // the number of the newest holder that has written, and each write carries the number of
 // its holder. That number is the fence. It grows with each grant of the lock.
 //
-// The package has eight strategies, one file each: naive, etcd-unfenced, etcd-fence-only,
-// lease-id-fence, row, serializable, etcd-fenced, combined. Strategies reports which of them are safe.
+// The package has nine strategies, one file each: naive, etcd-unfenced, etcd-fence-only,
+// lease-id-fence, token-per-transfer, row, serializable, etcd-fenced, combined. Strategies reports which of them are safe.
 // All share the code that checks and writes (move.go, due.go, holds.go, operation.go). They
 // differ in whether the two accounts can still change between the read and the write.
 // etcd-unfenced and etcd-fence-only differ only in the fence predicate (outside.go).

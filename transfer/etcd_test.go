@@ -70,7 +70,7 @@ func (l *locks) steal(ctx context.Context) error {
 func (b *bank) withStores(cfg transfer.Config) transfer.Config {
 	b.T.Helper()
 	cfg.Epoch = cmp.Or(cfg.Epoch, epoch)
-	needsEtcd := strings.HasPrefix(cfg.Strategy, "etcd-") || cfg.Strategy == "lease-id-fence" || cfg.Strategy == "combined"
+	needsEtcd := strings.HasPrefix(cfg.Strategy, "etcd-") || cfg.Strategy == "lease-id-fence" || cfg.Strategy == "token-per-transfer" || cfg.Strategy == "combined"
 	if needsEtcd && b.locks == nil {
 		b.locks = sharedLocks(b.T)
 	}

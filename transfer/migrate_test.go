@@ -89,8 +89,12 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 
 func TestStrategies_AreTheTableOfTheLesson(t *testing.T) {
 	t.Parallel()
-	want := []string{"naive", "etcd-unfenced", "etcd-fence-only", "lease-id-fence", "row", "serializable", "etcd-fenced", "combined"}
-	if got := all(); !slices.Equal(got, want) {
+	want := []string{"naive", "etcd-unfenced", "etcd-fence-only", "lease-id-fence", "token-per-transfer", "row", "serializable", "etcd-fenced", "combined"}
+	var got []string
+	for _, s := range transfer.Strategies() {
+		got = append(got, s.Name)
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := safe(); !slices.Equal(got, []string{"etcd-fence-only", "row", "serializable", "etcd-fenced", "combined"}) {

@@ -27,10 +27,12 @@ func safe() (names []string) {
 	return names
 }
 
-// all are the names of all strategies, unsafe ones included.
+// all are the names of the strategies that keep keys, unsafe ones included.
 func all() (names []string) {
 	for _, s := range transfer.Strategies() {
-		names = append(names, s.Name)
+		if s.Name != "token-per-transfer" {
+			names = append(names, s.Name)
+		}
 	}
 	return names
 }

@@ -16,6 +16,9 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
+// keyless is the strategy that does not ask whether a key has an answer (tokenpertransfer.go).
+const keyless = "token-per-transfer"
+
 // AmountMax is the largest amount of one transfer. Every JSON reader represents it exactly,
 // and it is far below the largest balance.
 const AmountMax = 1<<53 - 1
@@ -69,7 +72,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	owner, owners := pgtx.Alongside[uuid.UUID](`SELECT owner_id FROM accounts WHERE id = $1`, m.From)
 	reply, found, err := s.db.Lookup(ctx, req, owner)
 	switch {
-	case found, err != nil:
+	case found && s.cfg.Strategy != keyless, err != nil:
 		return reply, err
 	case len(*owners) == 0:
 		return Reply{}, fmt.Errorf("%w: account %s", ErrNotFound, m.From)

@@ -4,6 +4,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,10 @@ type operation struct {
 	change   *change // of an existing hold; nil: a new transfer
 	// decide decides from what was read, under the strategy's locks if it has any, and
 	// queues the writes.
-	decide  func(ctx context.Context, a *attempt, from, to *account) (Reply, error)
-	expires bool // it ends an expired hold
-	rounds  int  // how often it had to end expired holds of the payer first
+	decide    func(ctx context.Context, a *attempt, from, to *account) (Reply, error)
+	expires   bool   // it ends an expired hold
+	rounds    int    // how often it had to end expired holds of the payer first
+	clientKey string // the client's key, if the strategy keeps it from pgtx
 }
 
 // pair returns both accounts in byte order, which is PostgreSQL's order of uuid. Every
@@ -144,7 +146,7 @@ func (a *attempt) findAccounts(ctx context.Context) (from, to *account, err erro
 	switch {
 	case from == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, a.from)
-	case a.Key != "" && from.Owner != a.Client:
+	case a.Key+a.clientKey != "" && from.Owner != a.Client:
 		return nil, nil, fmt.Errorf("%w: %s", ErrForbidden, a.from) // before anything is revealed about the payee
 	case to == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, a.to)
@@ -177,7 +179,7 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 			INSERT INTO transfers (id, client_id, idempotency_key, from_id, to_id, amount, currency,
 			                       state, settled, created_at, expires_at, ended_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-			tr.ID, tr.Client, a.Key, tr.From, tr.To, tr.Amount, tr.Currency,
+			tr.ID, tr.Client, cmp.Or(a.Key, a.clientKey), tr.From, tr.To, tr.Amount, tr.Currency,
 			tr.State, tr.Settled, tr.CreatedAt, tr.ExpiresAt, tr.EndedAt)
 	}
 	if tr.Settled > 0 {

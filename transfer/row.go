@@ -12,15 +12,20 @@ import "context"
 // committed.
 func (s *Service) row(ctx context.Context, o *operation) (Reply, error) {
 	return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
-		// ORDER BY sorts before FOR UPDATE locks, by a key that never changes. So X→Y and
-		// Y→X both lock X first.
-		a.Queue(`
-			SELECT FROM accounts
-			WHERE id = ANY($1)
-			ORDER BY id
-			FOR UPDATE`, o.pair())
-		// A separate statement begins after the wait: it reads the rows and the clock as they are then.
-		a.read(selectAccounts, o.pair())
+		a.lockRows()
 		return a.readAndDecide(ctx)
 	})
+}
+
+// lockRows queues the statements that lock and read both accounts.
+func (a *attempt) lockRows() {
+	// ORDER BY sorts before FOR UPDATE locks, by a key that never changes. So X→Y and
+	// Y→X both lock X first.
+	a.Queue(`
+		SELECT FROM accounts
+		WHERE id = ANY($1)
+		ORDER BY id
+		FOR UPDATE`, a.pair())
+	// A separate statement begins after the wait: it reads the rows and the clock as they are then.
+	a.read(selectAccounts, a.pair())
 }

@@ -40,6 +40,7 @@ func init() { // an initializer would be a cycle: the methods refer to Service.W
 		{Strategy{"etcd-unfenced", false, both, "an etcd lock around read, work and write, outside of a transaction: right until a holder is late"}, true, (*Service).etcdUnfenced},
 		{Strategy{"etcd-fence-only", true, both, "as etcd-unfenced, but the write compares its fence: this one predicate refuses a late holder; safe only beside strategies that carry a fence, not beside row or serializable"}, true, (*Service).etcdFenceOnly},
 		{Strategy{"lease-id-fence", false, both, "a lock per transfer, and the id of its etcd lease as the fence, which is compared without a row lock"}, false, (*Service).leaseIDFence},
+		{Strategy{keyless, false, both, "a lock and a fencing token per transfer, instead of an idempotency key: a repeated request gets a newer token, and pays again"}, false, (*Service).tokenPerTransfer},
 		{Strategy{"row", true, postgres, "SELECT … FOR UPDATE of both accounts, in id order"}, false, (*Service).row},
 		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts transactions that could not have run one at a time, and they are run again"}, false, (*Service).serializable},
 		{Strategy{"etcd-fenced", true, both, "an etcd lock on both accounts to queue outside PostgreSQL; a guard to be right: fence check, row lock and read in one statement"}, true, (*Service).etcdFenced},

@@ -95,7 +95,7 @@ func New() *loadtest.Flow {
 		Faults:       faults,
 		ControlGrace: 2 * time.Second,
 		Quick: []string{
-			"naive/none", "lease-id-fence/none", "row/none",
+			"naive/none", "lease-id-fence/none", "token-per-transfer/none", "row/none",
 			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
 			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
 		},
@@ -129,6 +129,7 @@ func New() *loadtest.Flow {
 	f.Controls = []loadtest.Scenario{
 		f.Control("naive", loadtest.NoFault, kept, "T3"),
 		f.Control("lease-id-fence", loadtest.NoFault, kept, "I-RIGHT", "T3"),
+		f.Control("token-per-transfer", loadtest.NoFault, []string{"T1", "T1-DURING", "T2", "T3"}, "I-ONCE"),
 		f.Safe("etcd-unfenced", loadtest.NoFault),
 		f.Control("etcd-unfenced", LateWrite, kept, "T3"),
 		f.Control("etcd-unfenced", LeaseRevoked, kept, "T3"),

@@ -83,7 +83,7 @@ var waysToPay = []loadtest.Strategy{
 
 func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
 	want := []string{
-		"naive/none violated", "lease-id-fence/none violated", "etcd-unfenced/none safe", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
+		"naive/none violated", "lease-id-fence/none violated", "token-per-transfer/none violated", "etcd-unfenced/none safe", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
 		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe", "etcd-fenced/late-write safe",
 		"etcd-fence-only/pause safe", "etcd-fenced/pause safe",
 		"etcd-unfenced/lease-revoked violated", "etcd-fence-only/lease-revoked safe", "etcd-fenced/lease-revoked safe",
@@ -110,7 +110,7 @@ func names(scenarios []loadtest.Scenario) (names []string) {
 
 func TestQuick_HasTheControlsEverySafeStrategyAndTheLateWrite(t *testing.T) {
 	want := []string{
-		"naive/none violated", "lease-id-fence/none violated", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
+		"naive/none violated", "lease-id-fence/none violated", "token-per-transfer/none violated", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
 		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe", "etcd-fenced/late-write safe",
 		"etcd-fenced/commit-cut safe",
 	}
