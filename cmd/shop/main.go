@@ -29,6 +29,7 @@ type cli struct {
 	Batch   batchCmd         `cmd:"" help:"Add up the sales of each day, release expired holds and purge old idempotency keys, once or repeatedly. Several processes may run it: one at a time adds up the sales."`
 	Audit   auditCmd         `cmd:"" help:"Count the violations of each invariant."`
 	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: make the accounts accept the fences of the current etcd. Restart every serve and batch afterwards."`
+	Locks   locksCmd         `cmd:"" help:"List the locks that exist in Redis, etcd and PostgreSQL: key, owner, fence, TTL, waiters; or end one."`
 	Race    raceCmd          `cmd:"" help:"Let two strategies do the same purchases, transfers or credits at the same time, and count in the stores what each did. Uses tables and databases of its own."`
 	Ping    pingCmd          `cmd:"" help:"Check whether a running shop is ready, for health checks."`
 	Version kong.VersionFlag `help:"Print the version."`
