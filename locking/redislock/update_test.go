@@ -166,68 +166,90 @@ func TestUpdate_Errors(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate compares Update with each lock, while 1, 8 or 64 clients increment one number 256 times. Each
-// iteration is a pair: both in turn, and the order alternates. x-of-lock is the median of the ratios of the pairs,
-// above 1 if Update is faster; low and high leave out the smallest and the largest ratio. For ten pairs:
-// -benchtime 10x.
+// BenchmarkUpdate compares Update with each lock, while 1, 8 or 64 clients increment one number, with some work between the
+// read and the write. Each iteration is a pair: both in turn, and the order alternates. x-of-lock is the median of the ratios
+// of the pairs, above 1 if Update is faster; low and high leave out the smallest and the largest ratio. tries is how often
+// Update read the number for each increment. For ten pairs: -benchtime 10x.
 func BenchmarkUpdate(b *testing.B) {
 	often := locking.Backoff{Base: time.Millisecond, Max: 5 * time.Millisecond}
 	update := func(ctx context.Context, c *counter) error {
 		return c.update(ctx, UpdateOptions{Tries: 1_000_000, Backoff: often})
 	}
-	for _, clients := range []int{1, 8, 64} {
-		b.Run(strconv.Itoa(clients), func(b *testing.B) {
-			s := storeAt(b, redistest.URL(b)+"?pool_size=64", time.Minute, Options{Prefix: redistest.Prefix(b, redistest.URL(b))})
-			locked := func(ctx context.Context, c *counter) error {
-				return locking.Do(ctx, s, locking.Options{Backoff: often}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
-					n, err := c.client.Get(ctx, c.key).Int()
-					if err != nil && !errors.Is(err, redis.Nil) {
-						return err
-					}
-					return c.client.Set(ctx, c.key, n+1, 0).Err()
-				})
-			}
-			comparePairs(b, clients, update, locked)
-		})
+	for _, work := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
+		for _, clients := range []int{1, 8, 64} {
+			b.Run("work="+work.String()+"/"+strconv.Itoa(clients), func(b *testing.B) {
+				s := storeAt(b, redistest.URL(b)+"?pool_size=64", time.Minute, Options{Prefix: redistest.Prefix(b, redistest.URL(b))})
+				locked := func(ctx context.Context, c *counter) error {
+					return locking.Do(ctx, s, locking.Options{Backoff: often}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
+						n, err := c.client.Get(ctx, c.key).Int()
+						if err != nil && !errors.Is(err, redis.Nil) {
+							return err
+						}
+						c.meet(0)
+						return c.client.Set(ctx, c.key, n+1, 0).Err()
+					})
+				}
+				comparePairs(b, clients, work, update, locked)
+			})
+		}
 	}
 }
 
 // comparePairs reports how fast clients increment a number in two ways.
-func comparePairs(b *testing.B, clients int, update, locked func(context.Context, *counter) error) {
-	const increments = 256
+func comparePairs(b *testing.B, clients int, work time.Duration, update, locked func(context.Context, *counter) error) {
+	increments := 256
+	if work > 0 {
+		increments = 128
+	}
 	c, turns := newCounter(b), 0
-	turn := func(increment func(context.Context, *counter) error) float64 {
+	type figures struct{ rate, p99, tries float64 }
+	turn := func(increment func(context.Context, *counter) error) figures {
 		var all sync.WaitGroup
-		start := time.Now()
+		var mu sync.Mutex
+		var took []float64 // of an increment, in ms
+		runs, start := 0, time.Now()
 		for range clients {
 			all.Go(func() {
-				own := &counter{client: c.client, key: c.key}
+				own := &counter{client: c.client, key: c.key, meet: func(int) { time.Sleep(work) }}
 				for range increments / clients {
+					begun := time.Now()
 					if err := increment(b.Context(), own); err != nil {
 						b.Error(err)
 						return
 					}
+					mu.Lock()
+					took = append(took, float64(time.Since(begun).Microseconds())/1000)
+					mu.Unlock()
 				}
+				mu.Lock()
+				runs += own.runs
+				mu.Unlock()
 			})
 		}
 		all.Wait()
 		turns++
-		return increments / time.Since(start).Seconds()
+		slices.Sort(took)
+		return figures{float64(increments) / time.Since(start).Seconds(), took[len(took)*99/100], float64(runs) / float64(increments)}
 	}
-	var updates, locks, ratios []float64
+	var ratios []float64
+	var each [2]struct{ rates, p99s, tries []float64 } // of update, and of the lock
 	for pair := 0; b.Loop(); pair++ {
-		var u, l float64
-		if pair%2 == 0 {
-			u, l = turn(update), turn(locked)
-		} else {
-			l, u = turn(locked), turn(update)
+		var f [2]figures
+		for _, n := range []int{pair % 2, 1 - pair%2} {
+			f[n] = turn([]func(context.Context, *counter) error{update, locked}[n])
+			each[n].rates, each[n].p99s, each[n].tries = append(each[n].rates, f[n].rate), append(each[n].p99s, f[n].p99), append(each[n].tries, f[n].tries)
 		}
-		updates, locks, ratios = append(updates, u), append(locks, l), append(ratios, u/l)
+		ratios = append(ratios, f[0].rate/f[1].rate)
 	}
-	_, middle, _ := spread(updates)
-	b.ReportMetric(middle, "update/s")
-	_, middle, _ = spread(locks)
-	b.ReportMetric(middle, "lock/s")
+	report := func(unit string, list []float64) {
+		_, middle, _ := spread(list)
+		b.ReportMetric(middle, unit)
+	}
+	report("update/s", each[0].rates)
+	report("lock/s", each[1].rates)
+	report("update-p99-ms", each[0].p99s)
+	report("lock-p99-ms", each[1].p99s)
+	report("tries", each[0].tries)
 	low, middle, high := spread(ratios)
 	b.ReportMetric(middle, "x-of-lock")
 	b.ReportMetric(low, "low")
