@@ -150,6 +150,11 @@ libraries: build ## the contract of a lock, run over other Go libraries
 	@bin/local need $(MARIADB) && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java
 	$(call timed,the contract over other libraries,$(STACK) -- go -C loadtest/peers test -vet=off -count=1 -v -run TestLibraries .)
 
+costs: build ## the times of docs/patterns.md, one lock after another, into docs/costs.txt
+	@{ echo "date: $$(date +%F)"; $(STACK) -- go test -run '^$$' -bench Patterns -benchtime 1x ./cmd/shop/lab | \
+		awk -F'\t' '/^cpu: / { print "cpu: " substr($$0, 6) ", " cores " cores" } /^Benchmark/ { name = $$1; sub(/^BenchmarkPatterns\//, "", name); sub(/-[0-9]+ *$$/, "", name); gsub(/_/, " ", name); \
+		for (i = 2; i <= NF; i++) if ($$i ~ / µs$$/) printf ($$i + 0 < 10 ? "%s %.1f µs\n" : "%s %.0f µs\n"), name, $$i }' cores=$$(nproc); } | tee bin/costs && cp bin/costs docs/costs.txt
+
 hot: build ## combined against the plain strategies and the other locks, with targets; writes report/bench.json
 	@bin/local need $(MARIADB)
 	@go build -C loadtest/peers -o ../../bin/ .
@@ -201,4 +206,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples oldest once newest newest-proof schemathesis bench peers libraries hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt
+.PHONY: help demo prove mutants tenth run check test lint nightly drawn times short race proof tests-of-redislock tests-of-tests examples oldest once newest newest-proof schemathesis bench peers libraries costs hot size picture screenshots clean stack build ready vet modules staticcheck generated manifests gofumpt

@@ -12,13 +12,34 @@ import (
 )
 
 var (
-	patternRow = regexp.MustCompile(`^\| ([A-E]\d+)? *\| `)
-	codeLink   = regexp.MustCompile(`\[([\w.]+)\]\(([^)]+)\)`)
-	benchmark  = regexp.MustCompile(`\bBenchmark\w+`)
+	patternHeading = regexp.MustCompile(`^### (?:([A-E]\d+)\. )?(.*)$`)
+	codeLink       = regexp.MustCompile(`\[([\w.]+)\]\(([^)#]+)\)`)
+	benchmark      = regexp.MustCompile(`\bBenchmark\w+`)
+	cost           = regexp.MustCompile(`Costs: \*\*([\d.]+) µs\*\*`)
+	costsLine      = regexp.MustCompile(`(?m)^(.+?) +([\d.]+) µs$`)
 )
 
 // patterns is the number of patterns of each part of the page.
-var patterns = map[string]int{"A": 10, "B": 5, "C": 18, "D": 4, "E": 5}
+var patterns = map[string]int{"A": 10, "B": 5, "C": 18, "D": 4, "E": 6}
+
+// pattern is a pattern of the page.
+type pattern struct {
+	id, title string // id: "A1", or ""
+	text      string
+}
+
+func patternBlocks(page string) (all []pattern) {
+	for line := range strings.Lines(page) {
+		if m := patternHeading.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			all = append(all, pattern{id: m[1], title: m[2]})
+		} else if n := len(all); n > 0 && !strings.HasPrefix(line, "#") {
+			all[n-1].text += line
+		} else if strings.HasPrefix(line, "## Uses") {
+			break
+		}
+	}
+	return all
+}
 
 func TestPatterns_EachIsOnThePageAndLinksToItsCodeAndItsTest(t *testing.T) {
 	page, err := os.ReadFile("patterns.md")
@@ -26,12 +47,10 @@ func TestPatterns_EachIsOnThePageAndLinksToItsCodeAndItsTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
-	for at, line := range strings.Split(string(page), "\n") {
-		if m := patternRow.FindStringSubmatch(line); m != nil && strings.Count(line, "|") == 10 {
-			found[m[1]] = true
-			for _, wrong := range patternLinks(line) {
-				t.Errorf("docs/patterns.md:%d: %s", at+1, wrong)
-			}
+	for _, b := range patternBlocks(string(page)) {
+		found[b.id] = true
+		for _, wrong := range patternLinks(b) {
+			t.Errorf("docs/patterns.md, %s %s: %s", b.id, b.title, wrong)
 		}
 	}
 	for part, n := range patterns {
@@ -43,43 +62,103 @@ func TestPatterns_EachIsOnThePageAndLinksToItsCodeAndItsTest(t *testing.T) {
 	}
 }
 
-// patternLinks returns the mistakes in the links of a row: a link whose text is a name must lead to the file
-// that declares it, the last two columns must each have a link or a command, and what costs something must
-// have a benchmark in a folder to which the row links.
-func patternLinks(row string) (wrong []string) {
-	columns := strings.Split(row, "|")
-	if strings.TrimSpace(columns[2]) == "pattern" {
-		return nil
-	}
-	for _, column := range columns[8:10] {
-		if !strings.Contains(column, "](") && !strings.Contains(column, "`make ") {
-			wrong = append(wrong, "no link to the code, or none to the test: "+column)
+// patternLinks returns the mistakes in the links of a pattern: a link whose text is a name must lead to the file
+// that declares it, the code and the test must each have a link or a command, and what costs something must
+// have a benchmark in a folder to which the pattern links.
+func patternLinks(b pattern) (wrong []string) {
+	code, test, _ := strings.Cut(b.text, "Test: ")
+	test, _, _ = strings.Cut(test, "\n")
+	for name, links := range map[string]string{"code": code, "test": test} {
+		if !strings.Contains(links, "](") && !strings.Contains(links, "`make ") {
+			wrong = append(wrong, "no link to its "+name)
 		}
 	}
 	benchmarks := ""
-	for _, link := range codeLink.FindAllStringSubmatch(row, -1) {
+	for _, link := range codeLink.FindAllStringSubmatch(b.text, -1) {
 		name, file := link[1], link[2]
 		benchmarks += tests(filepath.Dir(filepath.FromSlash(file)))
-		if strings.Contains(name, ".") || strings.HasPrefix(name, "loadtest") {
+		if strings.Contains(name, ".") || strings.HasPrefix(name, "loadtest") || strings.HasSuffix(file, ".md") {
 			continue // the name of a file, which TestPages checks
 		}
 		text, err := os.ReadFile(filepath.FromSlash(file))
-		declares := regexp.MustCompile(`(?m)^(func|func \(\w+ \*?\w+\)|type) ` + name + `\b`)
+		declares := regexp.MustCompile(`(?m)^(func|func \(\w+ \*?\w+\)|type|const|var) ` + name + `\b`)
 		if err != nil || !declares.Match(text) {
 			wrong = append(wrong, fmt.Sprintf("%s does not declare %s", file, name))
 		}
 	}
-	costs, named := strings.TrimSpace(columns[7]), benchmark.FindAllString(columns[7], -1)
-	isFree := costs == "" || strings.HasPrefix(costs, "none") || strings.HasPrefix(strings.TrimSpace(columns[6]), "never")
-	if !isFree && named == nil && !strings.Contains(costs, "`make ") {
+	_, costs, costly := strings.Cut(b.text, "Costs: ")
+	costs, _, _ = strings.Cut(costs, "\n")
+	named := benchmark.FindAllString(costs, -1)
+	if costly && !strings.HasPrefix(costs, "none") && named == nil && !cost.MatchString(b.text) && !strings.Contains(costs, "`make ") {
 		wrong = append(wrong, "no benchmark measures: "+costs)
 	}
 	for _, name := range named {
 		if !strings.Contains(benchmarks, "\nfunc "+name+"(") {
-			wrong = append(wrong, "no folder of the row has "+name)
+			wrong = append(wrong, "no folder of the pattern has "+name)
 		}
 	}
 	return wrong
+}
+
+// The times of the page are those that make costs has printed, and each of those is on the page.
+func TestPatterns_TheTimesAreOfOneRun(t *testing.T) {
+	page, err := os.ReadFile("patterns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, err := os.ReadFile("costs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^date: \d{4}-\d\d-\d\d$`).Match(printed) || !strings.Contains(string(printed), "\ncpu: ") {
+		t.Error("docs/costs.txt has no date, or no machine")
+	}
+	times := map[string]string{}
+	for _, m := range costsLine.FindAllStringSubmatch(string(printed), -1) {
+		times[m[1]] = m[2]
+	}
+	if len(times) < 20 {
+		t.Fatalf("docs/costs.txt has %d times", len(times))
+	}
+	for _, b := range patternBlocks(string(page)) {
+		at, want := cost.FindStringSubmatch(b.text), times[b.id]+times[b.title]
+		delete(times, b.id)
+		delete(times, b.title)
+		if got := append(at, "", "")[1]; got != want {
+			t.Errorf("%s %s: %q µs, docs/costs.txt has %q", b.id, b.title, got, want)
+		}
+	}
+	for name := range times {
+		t.Errorf("docs/patterns.md has no pattern %q", name)
+	}
+}
+
+// words are those by which people look for a pattern: those of the articles, in both languages.
+var words = []string{
+	"SETNX", "NX EX", "watchdog", "refresh", "fencing token", "Redisson", "Redlock", "Lua", "pg_try_advisory_xact_lock", "hashtext",
+	"regclass", "lock_timeout", "GET_LOCK", "flock", "mutex table", "NOWAIT", "findOneAndUpdate", "lockId", "WithTransaction", "WriteConflict",
+	"SELECT … FOR UPDATE", "WATCH", "MULTI", "EXEC", "semaphore", "fair lock", "read-write lock", "stampede", "double click", "batch",
+	"lease", "zxid", "revision", "idempotency key", "alerts",
+	"二重ロック", "フェンシングトークン", "ウォッチドッグ", "楽観ロック", "アドバイザリーロック", "在庫", "送金", "二重送金", "過剰販売", "SKIP LOCKED", "セマフォ", "バッチ", "ファイルロック",
+}
+
+// Each word is in a row of the first table, which links to a pattern or a page.
+func TestPatterns_EachWordOfTheArticlesLeadsToItsPattern(t *testing.T) {
+	page, err := os.ReadFile("patterns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, index, _ := strings.Cut(string(page), "\n| word |")
+	index, _, _ = strings.Cut(index, "\n\n")
+	for _, word := range words {
+		leads := false
+		for row := range strings.Lines(index) {
+			leads = leads || strings.Contains(row, word) && strings.Contains(row, "](")
+		}
+		if !leads {
+			t.Errorf("no row of the index has %s", word)
+		}
+	}
 }
 
 // tests returns the text of all tests of a folder.
@@ -95,8 +174,8 @@ func tests(folder string) (all string) {
 }
 
 func TestPatternLinks_NoticesNamesThatAreNotThere(t *testing.T) {
-	good := "| A1 | a | b | c | d | e | 1; `BenchmarkUncontended` | [XactLock](../locking/pglock/advisory.go) | [TestHash_NeverChanges](../locking/pglock/xact_test.go) |"
-	if wrong := patternLinks(good); wrong != nil {
+	const good = "- Code: [XactLock](../locking/pglock/advisory.go). Test: [TestHash_NeverChanges](../locking/pglock/xact_test.go).\n- Safe: correct. Costs: 1; `BenchmarkUncontended`.\n"
+	if wrong := patternLinks(pattern{text: good}); wrong != nil {
 		t.Error(wrong)
 	}
 	for _, bad := range []string{
@@ -106,7 +185,7 @@ func TestPatternLinks_NoticesNamesThatAreNotThere(t *testing.T) {
 		strings.Replace(good, "; `BenchmarkUncontended`", "", 1),
 		strings.Replace(good, "Uncontended", "TwoKeys", 1), // of another folder
 	} {
-		if wrong := patternLinks(bad); len(wrong) != 1 {
+		if wrong := patternLinks(pattern{text: bad}); len(wrong) != 1 {
 			t.Errorf("%s: %q", bad, wrong)
 		}
 	}

@@ -63,10 +63,19 @@ type sourceLinks struct{ served bool }
 
 func (s sourceLinks) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindLink, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		to := string(n.(*ast.Link).Destination)
+		if strings.HasPrefix(to, "#") { // on the page itself
+			if entering {
+				fmt.Fprintf(w, `<a href="%s">`, template.HTMLEscapeString(to))
+			} else {
+				fmt.Fprint(w, "</a>")
+			}
+			return ast.WalkContinue, nil
+		}
 		if entering {
 			return ast.WalkContinue, nil
 		}
-		name := strings.TrimPrefix(string(n.(*ast.Link).Destination), "../")
+		name := strings.TrimPrefix(to, "../")
 		shown := template.HTMLEscapeString(name)
 		if file, _, _ := strings.Cut(name, "#"); s.served && slices.Contains(linked(), file) {
 			fmt.Fprintf(w, ` <a class="path" href="/lab/code/%s">%s</a>`, template.HTMLEscapeString(file), shown)

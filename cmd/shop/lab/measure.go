@@ -35,7 +35,7 @@ const (
 // transaction or the script that it is the first statement of, of a pattern behind the lock a piece of work.
 type measurement struct {
 	Name  string
-	Row   string // of docs/patterns.md: its number, or its pattern if the number is not its own
+	Row   string // of docs/patterns.md: the number of the pattern, or its title if it has none
 	Store string
 	open  func(context.Context, Config) (subject, error)
 }
@@ -72,7 +72,7 @@ var measurements = []measurement{
 	{"file", "A10", "the folder for temporary files", openFile},
 	{"for-update", "B3", "MongoDB", openForUpdate},
 	{"increment", "B4", "MongoDB", openIncrement},
-	{"mongo", "lease in a document", "MongoDB", openMongo},
+	{"mongo", "Lease in a document", "MongoDB", openMongo},
 	{"several", "C3", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (pair, error) {
 		s, err := redislock.New(c, ttl, o)
 		return pair{s}, err
@@ -95,11 +95,11 @@ var measurements = []measurement{
 	{"queue", "C18", "this process", openQueue},
 	{"etcd", "D1", "etcd", openEtcd},
 	{"fenced-transfer", "D4", "PostgreSQL or etcd", openTransfer},
-	{"guard-postgres", "guard in PostgreSQL", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
+	{"guard-postgres", "E1", "PostgreSQL", transaction(func(ctx context.Context, tx pglock.Tx, key string) error {
 		return pglock.Guard(ctx, tx, key, 1)
 	})},
-	{"guard-mongo", "guard in MongoDB", "MongoDB", openMongoGuard},
-	{"guard-redis", "guard in Redis", "Redis", onKey(guardKey)},
+	{"guard-mongo", "Guard in MongoDB", "MongoDB", openMongoGuard},
+	{"guard-redis", "Guard in Redis", "Redis", onKey(guardKey)},
 	{"combined", "E2", "Redis", partOfRedis(redislock.New, combined)},
 	{"idempotent", "E4", "PostgreSQL", openIdempotent},
 }

@@ -16,11 +16,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	table "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
@@ -35,8 +35,8 @@ func (l *Lab) patternsPage(w http.ResponseWriter, _ *http.Request) {
 	l.render(w, "patterns.html", map[string]any{"Body": body, "Seconds": l.measureTime.Seconds()})
 }
 
-// renderPatterns renders the page without its title. Each row of a table of patterns gets one more cell, for the
-// measurement of this row, or the reason why it has none.
+// renderPatterns renders the page without its title. Each pattern gets one more paragraph, for its measurement, or the reason
+// why it has none.
 func renderPatterns(source []byte, list []measurement, reasons map[string]string, links sourceLinks) (template.HTML, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(links, 1))))
@@ -47,77 +47,75 @@ func renderPatterns(source []byte, list []measurement, reasons map[string]string
 		left.names[m.Row] = m.Name
 	}
 	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
-		if t, ok := n.(*table.Table); ok {
-			if err := prepareTable(t, source, left); err != nil {
-				return "", err
-			}
+		heading, ok := n.(*ast.Heading)
+		if !ok {
+			continue
 		}
+		name := plain(heading, source)
+		heading.SetAttributeString("id", []byte(anchor(name)))
+		if heading.Level != 3 {
+			continue
+		}
+		id, title, numbered := strings.Cut(name, ". ")
+		if !numbered {
+			id, title = "", name
+		}
+		figure, reason, err := left.take(id, title)
+		if err != nil {
+			return "", err
+		}
+		p := ast.NewParagraph()
+		p.SetAttributeString("data-pattern", []byte(name))
+		if figure != "" {
+			p.SetAttributeString("data-measure", []byte(figure))
+		} else {
+			p.SetAttributeString("class", []byte("unmeasured"))
+			p.AppendChild(p, ast.NewString([]byte("On this machine: "+reason)))
+		}
+		for n.NextSibling() != nil && n.NextSibling().Kind() != ast.KindHeading {
+			n = n.NextSibling()
+		}
+		doc.InsertAfter(doc, n, p)
+		n = p
 	}
 	if len(left.names)+len(left.reasons) > 0 {
-		return "", fmt.Errorf("docs/patterns.md has no row for the measurements %v and the reasons %v", left.names, left.reasons)
+		return "", fmt.Errorf("docs/patterns.md has no heading for the measurements %v and the reasons %v", left.names, left.reasons)
 	}
 	var b bytes.Buffer
 	err := markdown.Renderer().Render(&b, source, doc)
 	return template.HTML(b.String()), err // the text is of this repository, and goldmark omits raw HTML
 }
 
-// figures are what the rows of the tables of patterns have, by row: the name of a measurement, or the reason why there is none.
+// figures are what the patterns have, by number or title: the name of a measurement, or the reason why there is none.
 type figures struct{ names, reasons map[string]string }
 
-// take returns what a row has, and deletes it. The row has a number, which may be "", and a pattern.
-func (f figures) take(row []string) (name, reason string, err error) {
-	for _, key := range row {
+// take returns what a pattern has, and deletes it. A wrong variant needs no reason of its own.
+func (f figures) take(id, title string) (name, reason string, err error) {
+	for _, key := range []string{id, title} {
 		name, reason = cmp.Or(name, f.names[key]), cmp.Or(reason, f.reasons[key])
 		delete(f.names, key)
 		delete(f.reasons, key)
 	}
+	if reason == "" && strings.HasPrefix(title, "Wrong: ") {
+		reason = wrongVariant
+	}
 	if (name == "") == (reason == "") {
-		err = fmt.Errorf("docs/patterns.md, row %q: measurement %q and reason %q, want one of them", row, name, reason)
+		err = fmt.Errorf("docs/patterns.md, %s %q: measurement %q and reason %q, want one of them", id, title, name, reason)
 	}
 	return name, reason, err
 }
 
-// prepareTable labels the cells of a table with its headings, for narrow screens, and adds the cells of measurements.
-// It takes from left what it has added.
-func prepareTable(t *table.Table, source []byte, left figures) error {
-	var labels []string
-	for cell := t.FirstChild().FirstChild(); cell != nil; cell = cell.NextSibling() {
-		labels = append(labels, plain(cell, source))
-	}
-	patterns := labels[1] == "pattern"
-	if patterns {
-		t.SetAttributeString("class", []byte("patterns"))
-		head := table.NewTableCell()
-		head.AppendChild(head, ast.NewString([]byte("on this machine")))
-		t.FirstChild().AppendChild(t.FirstChild(), head)
-	}
-	for row := t.FirstChild().NextSibling(); row != nil; row = row.NextSibling() {
-		var names []string // the number of the pattern, and the pattern
-		at := 0
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			cell.SetAttributeString("data-label", []byte(labels[at]))
-			if at < 2 {
-				names = append(names, plain(cell, source))
-			}
-			at++
+// anchor is the id of a heading, as GitHub makes it: the links of the page are written for both.
+func anchor(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+			return unicode.ToLower(r)
 		}
-		if patterns {
-			cell := table.NewTableCell()
-			cell.SetAttributeString("data-label", []byte("on this machine"))
-			name, reason, err := left.take(names)
-			if err != nil {
-				return err
-			}
-			if name != "" {
-				cell.SetAttributeString("data-measure", []byte(name))
-			} else {
-				cell.SetAttributeString("class", []byte("unmeasured"))
-				cell.AppendChild(cell, ast.NewString([]byte(reason)))
-			}
-			row.AppendChild(row, cell)
-		}
-	}
-	return nil
+		return -1
+	}, heading)
 }
 
 // plain is the text of a node.

@@ -1,10 +1,10 @@
-// The page of patterns: measures one lock after another, and writes the figures beside its row.
+// The page of patterns: measures one lock after another, and writes the figure below it.
 const $ = (id) => document.getElementById(id);
 const cells = [...document.querySelectorAll("[data-measure]")];
 const figure = new Intl.NumberFormat("en", { maximumFractionDigits: 0, maximumSignificantDigits: 2, roundingPriority: "morePrecision" });
 
-// rowName is the number of a row's pattern and its name.
-const rowName = (cell) => [...cell.parentElement.cells].slice(0, 2).map((c) => c.innerText.trim()).filter(Boolean).join(" ");
+// rowName is the number of a pattern and its title.
+const rowName = (cell) => cell.dataset.pattern;
 
 function button(cell) {
   const b = Object.assign(document.createElement("button"), { textContent: "Measure" });
@@ -58,7 +58,7 @@ async function all(wanted) {
 }
 
 for (const cell of cells) {
-  cell.parentElement.id = cell.dataset.measure;
-  cell.append(document.createElement("output"), button(cell));
+  cell.id = cell.dataset.measure;
+  cell.append("On this machine: ", document.createElement("output"), button(cell));
 }
 $("all").addEventListener("click", () => all(cells));

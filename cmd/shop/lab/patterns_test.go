@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/docs"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/servertest"
 	"shop/wallet/mongotest"
 )
@@ -33,7 +34,7 @@ func servePatterns(t *testing.T) *served {
 	return s
 }
 
-func dropPatterns(t *testing.T, databaseURL string) {
+func dropPatterns(t testing.TB, databaseURL string) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), databaseURL)
 	if err != nil {
@@ -56,22 +57,26 @@ func TestPatterns_ThePageIsTheDocumentAndEachMeasurementHasItsRow(t *testing.T) 
 			t.Errorf("%d rows for %s", n, m.Name)
 		}
 	}
-	lines := regexp.MustCompile(`(?m)^\| ([A-E]\d+)? *\| `).FindAll(docs.Patterns, -1)
-	heads := bytes.Count(docs.Patterns, []byte("| | pattern |"))
-	if n := strings.Count(page, `data-label="on this machine"`); heads == 0 || n != len(lines)-heads {
-		t.Errorf("%d rows on the page, %d with %d headings in the document", n, len(lines), heads)
+	headings := bytes.Count(docs.Patterns, []byte("\n### "))
+	if n := strings.Count(page, "On this machine: ") + strings.Count(page, "data-measure="); headings < 60 || n != headings {
+		t.Errorf("%d measurements and reasons on the page, %d patterns in the document", n, headings)
 	}
-	// The row of A6 has its own measurement, its code as a path, and no link.
-	row := regexp.MustCompile(`(?s)<tr>\s*<td data-label="">A6</td>.*?</tr>`).FindString(page)
-	if !strings.Contains(row, `data-measure="row"`) || !strings.Contains(row, `LockRow <code class="path">locking/pglock/xact.go</code>`) {
-		t.Errorf("the row of A6 is %s", row)
+	// A6 has its own measurement, its code as a path, and no link.
+	a6 := regexp.MustCompile(`(?s)<h3 id="a6-.*?<h3`).FindString(page)
+	if !strings.Contains(a6, `data-measure="row"`) || !strings.Contains(a6, `LockRow <code class="path">locking/pglock/xact.go</code>`) {
+		t.Errorf("A6 is %s", a6)
+	}
+	for _, link := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(page, ` id="`+link[1]+`"`) {
+			t.Errorf("a link leads to #%s, which is not on the page", link[1])
+		}
 	}
 	if strings.Contains(page, `href="..`) || strings.Contains(page, "| ") {
 		t.Error("the page has relative links, or a table that is none")
 	}
 }
 
-// Each row has a measurement, or a reason why there is none, and never both.
+// Each pattern has a measurement, or a reason why there is none, and never both.
 func TestRenderPatterns_ARowWithoutEitherOrWithBothIsAnError(t *testing.T) {
 	t.Parallel()
 	if _, err := renderPatterns(docs.Patterns, measurements, unmeasured, sourceLinks{}); err != nil {
@@ -167,4 +172,27 @@ func TestMeasure_RefusalsSayWhatToDo(t *testing.T) {
 	s.wantOwnOrigin("/lab/patterns/advisory", "")
 	s.lab.Stop()
 	refused("advisory", http.StatusConflict, "")
+}
+
+// BenchmarkPatterns measures each pattern as the page does, for make costs. Its figure is the median of the pairs.
+func BenchmarkPatterns(b *testing.B) {
+	cfg := Config{
+		PostgresURL: pgtest.Schema(b), RedisURL: servertest.Env(b, "SHOP_REDIS_URL"), LockPrefix: "costs",
+		EtcdEndpoints: strings.Split(servertest.Env(b, "SHOP_ETCD_ENDPOINTS"), ","),
+	}
+	_, cfg.MongoURL = mongotest.Database(b, servertest.Env(b, "SHOP_MONGO_URL"))
+	b.Cleanup(func() { dropPatterns(b, cfg.PostgresURL) })
+	for _, m := range measurements {
+		b.Run(m.Row, func(b *testing.B) {
+			var result measured
+			for b.Loop() { // once, with -benchtime 1x: a measurement repeats itself
+				var err error
+				if result, err = m.run(b.Context(), cfg, time.Second); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(result.Median, "µs")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
