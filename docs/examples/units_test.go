@@ -41,7 +41,7 @@ func units(t *testing.T) (all []unit) {
 		for _, m := range link.FindAllStringSubmatch(cells[2], -1) {
 			u.take = append(u.take, path.Join("docs", m[2]))
 		}
-		u.example = link.FindStringSubmatch(cells[3])[1]
+		u.example = path.Join("docs", link.FindStringSubmatch(cells[3])[2])
 		all = append(all, u)
 	}
 	if len(all) < 6 {
