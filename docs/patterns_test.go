@@ -16,6 +16,7 @@ var (
 	codeLink       = regexp.MustCompile(`\[([\w.]+)\]\(([^)#]+)\)`)
 	benchmark      = regexp.MustCompile(`\bBenchmark\w+`)
 	cost           = regexp.MustCompile(`Costs: \*\*([\d.]+) µs\*\*`)
+	costsRow       = regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(#([^)]+)\)[^|]*\| \*\*([\d.]+) µs\*\* \|`)
 	costsLine      = regexp.MustCompile(`(?m)^(.+?) +([\d.]+) µs$`)
 )
 
@@ -130,6 +131,25 @@ func TestPatterns_TheTimesAreOfOneRun(t *testing.T) {
 	}
 	for name := range times {
 		t.Errorf("docs/patterns.md has no pattern %q", name)
+	}
+	compared := 0
+	for _, m := range costsRow.FindAllStringSubmatch(string(page), -1) {
+		for _, b := range patternBlocks(string(page)) {
+			heading := b.title
+			if b.id != "" {
+				heading = b.id + ". " + b.title
+			}
+			if anchors("### " + heading)[0] != m[1] {
+				continue
+			}
+			if at := cost.FindStringSubmatch(b.text); at == nil || at[1] != m[2] {
+				t.Errorf("the table has %s µs for %s, its block %v", m[2], heading, at)
+			}
+			compared++
+		}
+	}
+	if compared < 5 {
+		t.Errorf("%d times of the table were compared", compared)
 	}
 }
 

@@ -52,7 +52,7 @@ func tables(page string) (all []table) {
 			all = append(all, table{line: n + 1})
 		}
 		if inTable = is; is {
-			cells := strings.Split(strings.ReplaceAll(strings.Trim(line, "| "), "\\|", "¦"), "|")
+			cells := strings.Split(strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "|"), "|"), "\\|", "¦"), "|")
 			last := &all[len(all)-1]
 			last.rows = append(last.rows, cells)
 		}

@@ -21,7 +21,7 @@ type locksCmd struct {
 	database     `embed:""`
 	etcdSettings `embed:""`
 	RedisURL     string `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0."`
-	End          string `name:"end" placeholder:"STORE KEY" help:"Free this key, as in \"redis stock/APPLE\". Its holder hears of it at its next renewal; what it writes is refused by the row or the fence."`
+	End          string `name:"end" placeholder:"STORE KEY" help:"Free this key, as in \"redis product/APPLE\": of a holder that hangs, or a lock without a TTL. The holder hears of it at its next renewal; a fence refuses what it writes, and a row lock makes it wait."`
 }
 
 // Validate checks the settings before the command connects.
@@ -40,7 +40,7 @@ func (c *locksCmd) Validate() error {
 		}
 	}
 	if store, key, _ := strings.Cut(c.End, " "); c.End != "" && (key == "" || !slices.Contains([]string{"redis", "etcd", "postgres"}, store)) {
-		return fmt.Errorf("--end %q: want a store and a key, as in \"redis stock/APPLE\"; the stores are redis, etcd and postgres", c.End)
+		return fmt.Errorf("--end %q: want a store and a key, as in \"redis product/APPLE\"; the stores are redis, etcd and postgres", c.End)
 	}
 	return nil
 }
@@ -59,12 +59,10 @@ func (c *locksCmd) Run(ctx context.Context, std stdio) error {
 	}
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "store\tkey\towner\tfence\tleft\twaiters")
-	endless := 0
+	endless, failed := 0, error(nil)
 	for _, name := range slices.Sorted(maps.Keys(stores)) {
 		locks, err := stores[name].List(ctx)
-		if err != nil {
-			return err
-		}
+		failed = errors.Join(failed, err) // the other stores are listed all the same
 		for _, l := range locks {
 			left := l.Left.Round(time.Millisecond).String()
 			if l.Left < 0 {
@@ -73,13 +71,11 @@ func (c *locksCmd) Run(ctx context.Context, std stdio) error {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\n", name, l.Key, l.Owner, l.Fence, left, l.Waiters)
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, table.Flush())
 	if endless > 0 {
-		return fmt.Errorf("locks without a TTL: %d. Nothing frees one when its holder dies: end it with --end, and find what wrote it", endless)
+		failed = errors.Join(failed, fmt.Errorf("locks without a TTL: %d. Nothing frees one when its holder dies: end it with --end, and find what wrote it", endless))
 	}
-	return nil
+	return failed
 }
 
 // end frees one key.
@@ -94,7 +90,7 @@ func (c *locksCmd) end(ctx context.Context, std stdio, stores map[string]held.St
 		return err
 	}
 	if !ended {
-		return fmt.Errorf("nobody holds %q in %s", key, name)
+		return fmt.Errorf("%q is free in %s already", key, name)
 	}
 	fmt.Fprintf(std.out, "%s in %s is free\n", key, name)
 	return nil

@@ -22,18 +22,18 @@ func TestLocks_ListsAndEndsALockWithoutATTL(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	name := redislock.Options{Prefix: t.Name()}.Scope("stock/APPLE") + "lock:stock/APPLE"
+	name := redislock.Options{Prefix: t.Name()}.Scope("product/APPLE") + "lock:product/APPLE"
 	if err := client.Set(t.Context(), name, "host-1", 0).Err(); err != nil { // as SETNX leaves it
 		t.Fatal(err)
 	}
-	if out, err := shop(t, locks...); err == nil || !strings.Contains(err.Error(), "locks without a TTL: 1") || !strings.Contains(out, "stock/APPLE") || !strings.Contains(out, "no TTL") {
+	if out, err := shop(t, locks...); err == nil || !strings.Contains(err.Error(), "locks without a TTL: 1") || !strings.Contains(out, "product/APPLE") || !strings.Contains(out, "no TTL") {
 		t.Errorf("%v\n%s, want the alert", err, out)
 	}
-	end := append(locks, "--end", "redis stock/APPLE")
-	if out, err := shop(t, end...); err != nil || out != "stock/APPLE in redis is free\n" {
+	end := append(locks, "--end", "redis product/APPLE")
+	if out, err := shop(t, end...); err != nil || out != "product/APPLE in redis is free\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if _, err := shop(t, end...); err == nil || !strings.Contains(err.Error(), "nobody holds") {
+	if _, err := shop(t, end...); err == nil || !strings.Contains(err.Error(), "is free in redis already") {
 		t.Errorf("again: %v", err)
 	}
 	if _, err := shop(t, append(locks, "--end", "etcd a")...); err == nil || !strings.Contains(err.Error(), "is not set") {

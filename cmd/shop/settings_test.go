@@ -74,7 +74,7 @@ var badSettings = []struct {
 	{"unsafe batch", "batch --transfer-strategy=naive", []string{"naive", "--lab"}},
 	{"epoch without etcd", "fence-epoch --etcd-endpoints=", []string{"--etcd-endpoints"}},
 	{"locks without a store", "locks --redis-url= --etcd-endpoints= --postgres-url=", []string{"--redis-url", "--postgres-url"}},
-	{"a lock to end without its store", "locks --end=APPLE", []string{"--end", "redis stock/APPLE"}},
+	{"a lock to end without its store", "locks --end=APPLE", []string{"--end", "redis product/APPLE"}},
 	{"epoch without a database", "fence-epoch --postgres-url=", []string{"--postgres-url"}},
 	{"a step of the other flow", "serve --lab --failpoint=inventory/after-call=kill", []string{"after-begin", "after-guard"}},
 	{"unknown step", "serve --lab --failpoint=before-lunch=kill", []string{"before-lunch", "after-guard"}},

@@ -11,6 +11,8 @@ import (
 
 	"shop/inventory/rollup"
 	"shop/locking"
+	"shop/locking/held"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
 	"shop/locking/servertest"
@@ -71,30 +73,58 @@ const addUpAgain = `
 	ON CONFLICT (day, sku) DO UPDATE
 	SET units = sums.units + EXCLUDED.units, revenue = sums.revenue + EXCLUDED.revenue`
 
-// The control: the server with the lock is slow, its lock is deleted as by a failover, and another one begins. Both add the
-// same sales.
-func TestBatch_WithTheLockAloneRollsUpTwice(t *testing.T) {
-	t.Parallel()
-	d, prefix := open(t), "rollup-"+rand.Text()
-	one, other := redisRoller(t, roller(t, d), prefix), redisRoller(t, roller(t, d), prefix)
-	lease, err := one.Locks.TryAcquire(t.Context(), "roll-up")
+// published is a server that takes the lock, looks whether the sales are added, and adds them. between is called after it has
+// looked.
+func published(t *testing.T, d *pgtest.Database, locks locking.Store, between func()) error {
+	t.Helper()
+	lease, err := locks.TryAcquire(t.Context(), "roll-up")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if _, err := other.Locks.TryAcquire(t.Context(), "roll-up"); !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("the lock does not exclude: %v", err)
+	if added := d.Number(`SELECT count(*) FROM daily_sales`) > 0; !added {
+		between()
+		d.Exec(addUpAgain)
 	}
-	d.Exec(`INSERT INTO roll_ups (day) SELECT DISTINCT (created_at AT TIME ZONE 'UTC')::date FROM stock_movements`)
-	d.Exec(addUpAgain)
-	before := d.Number(`SELECT sum(units)::bigint FROM daily_sales`)
-	if err := one.Locks.Release(t.Context(), lease); err != nil { // as its loss would
-		t.Fatal(err)
-	}
-	if _, err := other.Locks.TryAcquire(t.Context(), "roll-up"); err != nil {
-		t.Fatal(err)
-	}
-	d.Exec(addUpAgain)
-	if after := d.Number(`SELECT sum(units)::bigint FROM daily_sales`); before == 0 || after != 2*before {
-		t.Errorf("%d units, then %d: want them twice", before, after)
+	_ = locks.Release(t.Context(), lease)
+	return nil
+}
+
+// The control: the server with the lock is slow, its lock is deleted as by a failover, and another one begins. Both have found
+// that nothing is added. While the lock is there, they do not.
+func TestBatch_WithTheLockAloneRollsUpTwiceWhenItIsLost(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"lost": true, "kept": false} {
+		d, prefix := open(t), "rollup-"+rand.Text()
+		d.Exec(`INSERT INTO roll_ups (day) SELECT DISTINCT (created_at AT TIME ZONE 'UTC')::date FROM stock_movements`)
+		one, other := redisRoller(t, roller(t, d), prefix), redisRoller(t, roller(t, d), prefix)
+		client, err := redislock.Connect(servertest.Env(t, "SHOP_REDIS_URL"), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		err = published(t, d, one.Locks, func() {
+			if lost {
+				if _, err := (held.Redis{Client: client, Options: redislock.Options{Prefix: prefix}}).End(t.Context(), "roll-up"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := published(t, d, other.Locks, func() {}); errors.Is(err, locking.ErrBusy) == lost {
+				t.Errorf("%s: the other server: %v", name, err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := published(t, d, other.Locks, func() {}); err != nil {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+		want := int64(1)
+		if lost {
+			want = 2
+		}
+		sold := d.Number(`SELECT -sum(quantity)::bigint FROM stock_movements`)
+		if units := d.Number(`SELECT sum(units)::bigint FROM daily_sales`); sold == 0 || units != want*sold {
+			t.Errorf("%s: %d units of %d are added, want %d times", name, units, sold, want)
+		}
 	}
 }

@@ -56,14 +56,18 @@ func Take(ctx context.Context, tx Tx, sku string, n int, order uuid.UUID) error 
 	if n < 1 {
 		return fmt.Errorf("units: %d units of %s: want 1 or more", n, sku)
 	}
+	// MATERIALIZED: in a plan that reads a subquery again for each row, each time other rows would be locked and sold.
 	taken, err := tx.Exec(ctx, `
+		WITH picked AS MATERIALIZED (
+			SELECT id FROM stock_units
+			WHERE sku = $1 AND order_id IS NULL
+			ORDER BY id
+			LIMIT $2
+			FOR UPDATE SKIP LOCKED)
 		UPDATE stock_units
 		SET order_id = $3
-		WHERE id IN (SELECT id FROM stock_units
-		             WHERE sku = $1 AND order_id IS NULL
-		             ORDER BY id
-		             LIMIT $2
-		             FOR UPDATE SKIP LOCKED)`, sku, n, order)
+		FROM picked
+		WHERE stock_units.id = picked.id`, sku, n, order)
 	if err != nil || taken.RowsAffected() == int64(n) {
 		return err
 	}

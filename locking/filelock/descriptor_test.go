@@ -62,7 +62,12 @@ func TestDescriptor_Closed(t *testing.T) {
 	s, other := newStore(t, dir), newStore(t, dir)
 	lease := locktest.Taken(t, s, "k")
 	_ = files(t, s, lease)[0].Close()
-	second := locktest.Taken(t, other, "k") // two holders, until Renew
+	var second locking.Lease // two holders, until Renew. A process that another test starts has a copy until its exec
+	locktest.Eventually(t, "the key is free", func() bool {
+		var err error
+		second, err = other.TryAcquire(t.Context(), "k")
+		return err == nil
+	})
 	wantLost(t, s, lease)
 	locktest.WantHeld(t, s, "k")
 	locktest.Released(t, other, second)

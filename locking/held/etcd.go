@@ -32,7 +32,7 @@ type place struct {
 // places returns all places, those of a queue in the order of arrival.
 func (s Etcd) places(ctx context.Context) (all []place, err error) {
 	begin := s.Prefix + "/"
-	answer, err := s.Client.Get(ctx, begin, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	answer, err := s.Client.Get(ctx, begin, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +62,9 @@ func (s Etcd) List(ctx context.Context) (locks []Lock, err error) {
 		lease, err := s.Client.TimeToLive(ctx, p.lease)
 		if err != nil {
 			return nil, fmt.Errorf("held: list the locks in etcd: %w", err)
+		}
+		if p.lease != 0 && lease.TTL <= 0 { // it has ended meanwhile
+			continue
 		}
 		at[p.key] = len(locks)
 		locks = append(locks, Lock{p.key, strconv.FormatInt(int64(p.lease), 16), locking.Fence(p.fence), time.Duration(lease.TTL) * time.Second, 0})

@@ -7,10 +7,12 @@
 //
 //	the holder               hears of the loss at its next renewal, at most a third of the TTL later, and its work is cancelled
 //	the next waiter          is granted the key, as after an expiry
-//	a write of the holder    is refused by a fence or a row lock that the resource has; without them there are two holders
+//	a write of the holder    is refused by a fence that the resource checks, and waits for a row lock; without them there
+//	                         are two holders
 //	the fence                is kept: a later grant has a greater one
 //
-// A lock in Redis without a TTL was not written by redislock: Left is negative, and nothing frees it but End.
+// A lock in Redis without a TTL was not written by redislock: Left is negative, and nothing frees it but End. List finds it only
+// if it has a name of redislock.
 package held
 
 import (
@@ -33,6 +35,6 @@ type Lock struct {
 type Store interface {
 	// List returns the locks in the order of their keys.
 	List(ctx context.Context) ([]Lock, error)
-	// End frees a key, whoever holds it. ended is false if nobody does.
+	// End frees a key of any holder. ended is false if it was free.
 	End(ctx context.Context, key string) (ended bool, err error)
 }

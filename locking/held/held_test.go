@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/locking"
+	"shop/locking/driver"
 	"shop/locking/etcdlock"
 	"shop/locking/held"
 	"shop/locking/idempotency/pgtx/pgtest"
@@ -26,10 +27,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 30 * time.Second
 
-// server is a store of locks, and how it is listed.
+// server is a store of locks, one of another process, and how they are listed.
 type server struct {
-	locks locking.Store
-	held  held.Store
+	locks, other locking.Store
+	held         held.Store
+}
+
+// closing closes a store when the test ends.
+func closing[S interface {
+	locking.Store
+	Close()
+}](t *testing.T) func(S, error) S {
+	return func(s S, err error) S {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
 }
 
 // servers returns each, with names of its own.
@@ -41,31 +57,25 @@ func servers(t *testing.T) map[string]server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	inRedis, err := redislock.New(client, ttl, redislock.Options{Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
+	redisStore := func() locking.Store {
+		return closing[*driver.Store](t)(redislock.New(client, ttl, redislock.Options{Prefix: prefix}))
 	}
-	t.Cleanup(inRedis.Close)
 	etcd, err := clientv3.New(etcdlock.Config(strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = etcd.Close() })
-	inEtcd, err := etcdlock.New(t.Context(), etcd, ttl, etcdlock.Options{Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
+	etcdStore := func() locking.Store {
+		return closing[*etcdlock.Store](t)(etcdlock.New(t.Context(), etcd, ttl, etcdlock.Options{Prefix: prefix}))
 	}
-	t.Cleanup(inEtcd.Close)
 	d := pgtest.New(t, "locking/pglock")
-	inPostgres, err := pglock.New(d.Pool, ttl, pglock.Options{})
-	if err != nil {
-		t.Fatal(err)
+	postgresStore := func() locking.Store {
+		return closing[*driver.Store](t)(pglock.New(d.Pool, ttl, pglock.Options{}))
 	}
-	t.Cleanup(inPostgres.Close)
 	return map[string]server{
-		"redis":    {inRedis, held.Redis{Client: client, Options: redislock.Options{Prefix: prefix}}},
-		"etcd":     {inEtcd, held.Etcd{Client: etcd, Prefix: prefix}},
-		"postgres": {inPostgres, held.Postgres{Pool: d.Pool}},
+		"redis":    {redisStore(), redisStore(), held.Redis{Client: client, Options: redislock.Options{Prefix: prefix}}},
+		"etcd":     {etcdStore(), etcdStore(), held.Etcd{Client: etcd, Prefix: prefix}},
+		"postgres": {postgresStore(), postgresStore(), held.Postgres{Pool: d.Pool}},
 	}
 }
 
@@ -102,7 +112,7 @@ func TestList_CountsWaiters(t *testing.T) {
 	delete(all, "postgres")
 	for name, s := range all {
 		locktest.Taken(t, s.locks, "k")
-		waiter := locktest.Beside(func() (locking.Lease, error) { return locking.Acquire(t.Context(), s.locks, locking.Options{}, "k") })
+		waiter := locktest.Beside(func() (locking.Lease, error) { return locking.Acquire(t.Context(), s.other, locking.Options{}, "k") })
 		locktest.Eventually(t, name+" lists a waiter", func() bool {
 			locks, err := s.held.List(t.Context())
 			return err == nil && len(locks) == 1 && locks[0].Waiters == 1
@@ -110,7 +120,9 @@ func TestList_CountsWaiters(t *testing.T) {
 		if ended, err := s.held.End(t.Context(), "k"); err != nil || !ended {
 			t.Errorf("%s: %v, %v", name, ended, err)
 		}
-		_ = waiter
+		if next, err := (<-waiter).Pair(); err != nil || len(next.Keys) != 1 {
+			t.Errorf("%s: the waiter: %+v, %v, want the key", name, next, err)
+		}
 	}
 }
 

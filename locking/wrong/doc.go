@@ -35,7 +35,7 @@
 //	units are locked (E6)                is not sold
 //	LockUser: one row for everything     unrelated work waits, also for foreign    a key for each thing; FOR NO KEY
 //	                                     keys                                      UPDATE
-//	Put: no comparison in etcd (D1)      it succeeds for everybody                 etcdlock
+//	Put: no comparison in etcd (D1)      each one succeeds                         etcdlock
 //	CreditOnce: StartTransaction, never  MongoDB aborts the second writer          mongolock.ForUpdate in
 //	again (B2)                                                                     WithTransaction
 //	zkwatch: sorts by name, watches      two holders; a wait for ever              zklock

@@ -13,7 +13,7 @@ import (
 	"shop/locking/servertest"
 )
 
-func TestPut_SucceedsForEverybody(t *testing.T) {
+func TestPut_EachOneSucceeds(t *testing.T) {
 	t.Parallel()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: strings.Split(servertest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), DialTimeout: 10 * time.Second, Logger: zap.NewNop(),

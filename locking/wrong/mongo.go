@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// CreditOnce adds amount to a wallet in a transaction that nobody repeats. Of two writers of one document MongoDB aborts the
+// CreditOnce adds amount to a wallet in a transaction that is not repeated. Of two writers of one document MongoDB aborts the
 // second, with WriteConflict, instead of letting it wait: StartTransaction leaves it to the caller to begin again, and
 // WithTransaction does it. work is what happens between the read and the write.
 func CreditOnce(ctx context.Context, wallets *mongo.Collection, id string, amount int64, work func()) error {

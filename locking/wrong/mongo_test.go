@@ -15,7 +15,7 @@ import (
 	"shop/locking/servertest"
 )
 
-// Two credits at once: MongoDB aborts the one that writes second. It is not lost in silence, but nobody makes it.
+// Two credits at once: MongoDB aborts the one that writes second. It is not lost in silence, but it is not made.
 func TestCreditOnce_TheSecondWriterFails(t *testing.T) {
 	t.Parallel()
 	client, err := mongo.Connect(options.Client().ApplyURI(servertest.Env(t, "SHOP_MONGO_URL")))

@@ -22,8 +22,8 @@ import (
 type Lock struct {
 	Conn *zk.Conn
 	Path string
-	// Listed is called after the list of nodes was read; nil: nothing.
-	Listed func()
+	// Listed is called after the list of nodes was read, and Watched when a watch is set; nil: nothing.
+	Listed, Watched func()
 }
 
 // Acquire waits until the node that it creates, with a name that begins with this prefix, is the first.
@@ -49,6 +49,9 @@ func (l Lock) Acquire(ctx context.Context, prefix string) (node string, err erro
 		_, _, deleted, err := l.Conn.ExistsW(l.Path + "/" + nodes[before]) // the second: it may be gone
 		if err != nil {
 			return "", err
+		}
+		if l.Watched != nil {
+			l.Watched()
 		}
 		select {
 		case <-deleted:

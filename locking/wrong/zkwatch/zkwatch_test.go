@@ -58,26 +58,33 @@ func TestAcquire_SortedByNameLetsTwoIn(t *testing.T) {
 	}
 }
 
-// The holder releases after the waiter has listed the nodes, and before it sets its watch.
+// The holder releases after the waiter has listed the nodes, and before it sets its watch; or after that, which is the control.
 func TestAcquire_WatchesANodeThatIsGone(t *testing.T) {
 	t.Parallel()
-	lock := newLock(t)
-	first, err := lock.Acquire(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiter := lock
-	waiter.Listed = func() {
-		if err := lock.Release(first); err != nil {
-			t.Error(err)
+	for _, late := range []bool{false, true} {
+		lock := newLock(t)
+		first, err := lock.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if node, err := waiter.Acquire(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%q, %v, want a wait for ever", node, err)
-	}
-	if nodes, _, err := lock.Conn.Children(lock.Path); err != nil || len(nodes) != 1 {
-		t.Errorf("the queue is %v, %v: want the waiter alone, which is the first", nodes, err)
+		waiter, release := lock, func() {
+			if err := lock.Release(first); err != nil {
+				t.Error(err)
+			}
+		}
+		if late {
+			waiter.Watched = release
+		} else {
+			waiter.Listed = release
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		node, err := waiter.Acquire(ctx, "b")
+		if granted := err == nil; granted != late || !granted && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("released after the watch: %v: %q, %v", late, node, err)
+		}
+		if nodes, _, err := lock.Conn.Children(lock.Path); err != nil || len(nodes) != 1 {
+			t.Errorf("the queue is %v, %v: want the waiter alone, which is the first", nodes, err)
+		}
 	}
 }
