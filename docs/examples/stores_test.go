@@ -54,7 +54,7 @@ func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 				take = append(take, "locking/driver")
 			}
 			if store != "combine" { // whose tests need no suite
-				take = append(take, "locking/locktest", "locking/servertest")
+				take = append(take, "locking/locktest", "locking/locktest/faulty", "locking/servertest")
 			}
 			if strings.HasPrefix(store, "redis") {
 				take = append(take, "locking/redislock/redistest")

@@ -11,17 +11,17 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
-var anyStore = locktest.Any[*Store]
+var anyStore = faulty.Any[*Store]
 
 // changes makes a mutant that changes each granted lease.
 func changes(f func(*Store, *locking.Lease)) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
-		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		return faulty.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
 			l, err := s.TryAcquire(ctx, keys...)
 			if err == nil {
 				f(s, &l)
@@ -49,7 +49,7 @@ func sharedSession(s *Store) locking.Store {
 		}
 		return locking.Lease{Keys: keys, Owner: m.Key(), Fence: locking.Fence(m.Header().Revision), Until: time.Now().Add(5 * time.Second)}, nil
 	}
-	return locktest.Twisted{
+	return faulty.Twisted{
 		Store: s, Try: lock,
 		Free: func(ctx context.Context, l locking.Lease) error {
 			_, err := s.locks.client.Delete(ctx, l.Owner)
@@ -60,7 +60,7 @@ func sharedSession(s *Store) locking.Store {
 
 // releasesTheQueue frees the key whichever Lease holds it.
 func releasesTheQueue(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
+	return faulty.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		for _, k := range l.Keys {
 			if _, err := s.locks.client.Delete(ctx, s.locks.queueOf(k), clientv3.WithPrefix()); err != nil {
 				return err
@@ -77,7 +77,7 @@ func leaseIDs(s *Store) locking.Store {
 		id, _, _ := marked(l.Owner)
 		l.Fence = locking.Fence(id)
 	})(s)
-	return locktest.Twisted{Store: ids, Free: func(ctx context.Context, l locking.Lease) error {
+	return faulty.Twisted{Store: ids, Free: func(ctx context.Context, l locking.Lease) error {
 		_, fence, _ := marked(l.Owner)
 		l.Fence = locking.Fence(fence)
 		return s.Release(ctx, l)

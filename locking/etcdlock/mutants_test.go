@@ -10,6 +10,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 )
 
 type mutant struct {
@@ -23,18 +24,18 @@ func mutants() map[string]mutant {
 		"T1: the lease id as fence": {leaseIDs, []string{grows}},
 		"T4: a session is shared":   {sharedSession, []string{"Exclusion/GoroutinesShareOneStore"}},
 		"releases the whole queue":  {releasesTheQueue, []string{own}},
-		"trusts from the answer":    {func(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.locks.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trusts the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"ignores ctx":               {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
-		"several keys one by one":   {anyStore(locktest.TakesOneByOne), []string{"Multi/AllOrNone"}},
-		"silence taken as refusal":  {anyStore(locktest.Guesses), []string{"Reply/NeverComes"}},
+		"trusts from the answer":    {func(s *Store) locking.Store { return faulty.TrustsFromTheAnswer(s, s.locks.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trusts the wall clock":     {anyStore(faulty.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
+		"ignores ctx":               {anyStore(faulty.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
+		"several keys one by one":   {anyStore(faulty.TakesOneByOne), []string{"Multi/AllOrNone"}},
+		"silence taken as refusal":  {anyStore(faulty.Guesses), []string{"Reply/NeverComes"}},
 		"abandons its waiters":      {abandons, []string{"Ctx/ReturnsAtOnceWhileWaiting"}},
 	}
 }
 
 // abandons leaves its waiter in the queue when ctx ends.
 func abandons(s *Store) locking.Store {
-	return locktest.TwistedWaiter{Twisted: locktest.Twisted{Store: s}, Wait: func(ctx context.Context, keys []string) (locking.Lease, error) {
+	return faulty.TwistedWaiter{Twisted: faulty.Twisted{Store: s}, Wait: func(ctx context.Context, keys []string) (locking.Lease, error) {
 		type result struct {
 			locking.Lease
 			error

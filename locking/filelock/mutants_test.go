@@ -14,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
@@ -38,7 +39,7 @@ func fences(next func(last locking.Fence) locking.Fence) func(*Store) locking.St
 	return func(s *Store) locking.Store {
 		var mu sync.Mutex
 		var last locking.Fence
-		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		return faulty.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
 			lease, err := s.TryAcquire(ctx, keys...)
 			mu.Lock()
 			defer mu.Unlock()
@@ -53,7 +54,7 @@ func fences(next func(last locking.Fence) locking.Fence) func(*Store) locking.St
 
 // releasesByKey frees the keys of whichever lease has them.
 func releasesByKey(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
+	return faulty.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		holds.Range(func(key, h any) bool {
 			for _, f := range h.(*hold).files {
 				for _, k := range l.Keys {
@@ -71,7 +72,7 @@ func releasesByKey(s *Store) locking.Store {
 
 // takesAgain takes the keys of a lost lease again.
 func takesAgain(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	return faulty.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 		next, err := s.Renew(ctx, l)
 		if err != nil {
 			_, _ = s.TryAcquire(ctx, l.Keys...)
@@ -82,7 +83,7 @@ func takesAgain(s *Store) locking.Store {
 
 // expires frees the keys after a TTL.
 func expires(s *Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+	return faulty.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
 		lease, err := s.TryAcquire(ctx, keys...)
 		time.AfterFunc(50*time.Millisecond, func() { _ = s.Release(context.Background(), lease) })
 		return lease, err
@@ -90,12 +91,12 @@ func expires(s *Store) locking.Store {
 }
 
 // trustsATTL promises an end of the trust that the kernel does not know.
-func trustsATTL(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, time.Minute) }
+func trustsATTL(s *Store) locking.Store { return faulty.TrustsFromTheAnswer(s, time.Minute) }
 
-var anyStore = locktest.Any[*Store]
+var anyStore = faulty.Any[*Store]
 
 func renames(encode func(string) string) func(*Store) locking.Store {
-	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
+	return func(s *Store) locking.Store { return faulty.Renames(s, encode) }
 }
 
 // The suite notices each of these mutants, by the check that is meant for it.
@@ -103,7 +104,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	t.Parallel()
 	own, exclusion := "Own/ReleaseAndRenewTouchOnlyTheirOwn", []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores"}
-	grants := func(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, 0) }
+	grants := func(s *Store) locking.Store { return faulty.GrantsHeldKeys(s, 0) }
 	for name, m := range map[string]struct {
 		broken func(*Store) locking.Store
 		caught []string
@@ -113,10 +114,10 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 		"shared lock":             {locksWith(sharedLock), exclusion},
 		"grants held keys":        {grants, append(exclusion, own, "Fence/GrowsOverGrants")},
 		"releases by key":         {releasesByKey, []string{own}},
-		"releases nothing":        {anyStore(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
-		"renews without looking":  {anyStore(locktest.RenewsBlindly), []string{own, "Lost/StaysLost"}},
+		"releases nothing":        {anyStore(faulty.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"renews without looking":  {anyStore(faulty.RenewsBlindly), []string{own, "Lost/StaysLost"}},
 		"takes a lost key again":  {takesAgain, []string{"Lost/StaysLost"}},
-		"ignores ctx":             {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"ignores ctx":             {anyStore(faulty.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
 		"expires":                 {expires, []string{"Expires/Not"}},
 		"an end of the trust":     {trustsATTL, []string{"Lost/StaysLost"}},
 		"fence in memory":         {fences(func(last locking.Fence) locking.Fence { return last + 1 }), []string{"Fence/GrowsOverGrants", "Fence/SurvivesRestart"}},
@@ -127,7 +128,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 		"cut at 255 bytes":        {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
 		"slashes replaced":        {renames(func(k string) string { return strings.ReplaceAll(k, "/", "_") }), []string{"Keys/OddOnesNeverCollide"}},
 		"any key is valid":        {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
-		"several keys one by one": {anyStore(locktest.TakesOneByOne), []string{"Multi/AllOrNone"}},
+		"several keys one by one": {anyStore(faulty.TakesOneByOne), []string{"Multi/AllOrNone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,7 +4,9 @@ package locktest
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,4 +86,25 @@ func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.messages) > 0
+}
+
+// WantFailing fails t unless each of the named checks notices that the store is broken. A check
+// that does not is tried again, since a stall of the machine may hide the fault: it ends a lease that
+// the fault would have kept, or loses another answer than the one that the check is about.
+func WantFailing(t *testing.T, open Open, p Promises, names ...string) {
+	t.Helper()
+	failures := map[string]string{}
+	for range lateMax {
+		maps.Copy(failures, Failing(t, open, p, names...))
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return failures[name] != "" })
+		if len(names) == 0 { // Failing would run all checks
+			break
+		}
+	}
+	for _, name := range names {
+		t.Errorf("%s did not notice", name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(failures)) {
+		t.Logf("%s: %.200s", name, failures[name])
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 )
 
 // mutant is a wrong variant of this store, or of its driver, and the checks that must notice it.
@@ -22,12 +23,12 @@ type mutant struct {
 func mutants() map[string]mutant {
 	own, grows := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants"
 	renames := func(encode func(string) string) func(locking.Store) locking.Store {
-		return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+		return func(s locking.Store) locking.Store { return faulty.Renames(s, encode) }
 	}
 	return map[string]mutant{
 		"grants held keys":            {driver: grantsHeldKeys, caught: []string{"Exclusion/SeveralStores", own, grows}},
 		"releases others' locks":      {driver: releasesOthers, caught: []string{own}},
-		"releases nothing":            {store: locktest.ReleasesNothing, caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"releases nothing":            {store: faulty.ReleasesNothing, caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
 		"release deletes":             {driver: releaseDeletes, caught: []string{grows}},
 		"renews others' locks":        {driver: renewsOthers, caught: []string{own, "Own/RefusedRenewProlongsNothing"}},
 		"renews expired leases":       {driver: renewsExpired, caught: []string{"Lost/StaysLost"}},
@@ -38,7 +39,7 @@ func mutants() map[string]mutant {
 		"case ignored":                {store: renames(strings.ToLower), caught: []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {store: renames(strings.TrimSpace), caught: []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {store: renames(func(k string) string { return k[:min(len(k), 255)] }), caught: []string{"Keys/OddOnesNeverCollide"}},
-		"silence taken for an answer": {store: locktest.Guesses, caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+		"silence taken for an answer": {store: faulty.Guesses, caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 

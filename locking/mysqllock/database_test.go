@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 	"shop/locking/servertest"
 )
 
@@ -54,7 +54,7 @@ func edited(t testing.TB, edits ...string) (migration, take, free string) {
 	t.Helper()
 	text, err := Migrations.ReadFile("migrations/00002_locks.sql")
 	must(t, err)
-	parts := strings.Split(locktest.Edited(t, string(text)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
+	parts := strings.Split(faulty.Edited(t, string(text)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
 	return parts[0], parts[1], parts[2]
 }
 

@@ -11,6 +11,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 	"shop/locking/servertest"
 )
 
@@ -58,9 +59,9 @@ func mutants() map[string]mutant {
 			"UTC_TIMESTAMP(6) + INTERVAL %[3]d MICROSECOND", "'9999-12-31'"), caught: []string{freed}},
 		"own request forgotten":  {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
 		"names with a collation": {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
-		"takes key by key":       {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
+		"takes key by key":       {broken: faulty.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
 		"silence taken for an answer": {
-			broken: locktest.Guesses,
+			broken: faulty.Guesses,
 			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},
 		},
 	}
@@ -107,14 +108,14 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 		caught []string
 	}{
 		"grants held keys":                    {grantsHeldKeys, nil, []string{"Exclusion/SeveralStores", own}},
-		"release does nothing":                {locktest.ReleasesNothing, nil, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
-		"renew does nothing":                  {locktest.RenewsBlindly, nil, []string{own, "Lost/StaysLost"}},
+		"release does nothing":                {faulty.ReleasesNothing, nil, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {faulty.RenewsBlindly, nil, []string{own, "Lost/StaysLost"}},
 		"renew on the connection of the lock": {nil, renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
-		"a fence that is none":                {locktest.NumbersGrants, nil, []string{"Fence/None"}},
-		"ignores ctx":                         {locktest.Deaf, nil, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"a fence that is none":                {faulty.NumbersGrants, nil, []string{"Fence/None"}},
+		"ignores ctx":                         {faulty.Deaf, nil, []string{"Ctx/EndedBeforehandTakesNothing"}},
 		"case ignored":                        {renames(strings.ToLower), nil, []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 64 characters":                {renames(cut), nil, []string{"Keys/OddOnesNeverCollide"}},
-		"silence taken for an answer":         {locktest.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+		"silence taken for an answer":         {faulty.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
 	} {
 		broken := sessions{m.broken, m.keep}
 		tests = append(tests, func(t *testing.T) {
@@ -124,10 +125,10 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
 }
 
-func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
+func grantsHeldKeys(s locking.Store) locking.Store { return faulty.GrantsHeldKeys(s, time.Minute) }
 
 func renames(encode func(string) string) func(locking.Store) locking.Store {
-	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+	return func(s locking.Store) locking.Store { return faulty.Renames(s, encode) }
 }
 
 func cut(key string) string { return key[:min(len(key), 64)] }

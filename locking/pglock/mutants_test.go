@@ -13,6 +13,7 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 	"shop/locking/servertest"
 )
 
@@ -52,9 +53,9 @@ func mutants() map[string]mutant {
 		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
 		"no TTL":                    {edits: edit("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'", nextOfOne+", expires = clock_timestamp() + $3::interval", nextOfOne+", expires = 'infinity'::timestamptz + 0 * $3::interval", nextOfWaiter+", expires = clock_timestamp() + ttl", nextOfWaiter+", expires = 'infinity'"), caught: []string{freed}},
 		"own request forgotten":     {edits: edit("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
-		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
+		"takes key by key":          {broken: faulty.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
 		"silence taken for an answer": {
-			broken: locktest.Guesses,
+			broken: faulty.Guesses,
 			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},
 		},
 	}
@@ -101,13 +102,13 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 		caught []string
 	}{
 		"grants held keys":                    {grantsHeldKeys, nil, []string{"Exclusion/SeveralStores", own}},
-		"release does nothing":                {locktest.ReleasesNothing, nil, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
-		"renew does nothing":                  {locktest.RenewsBlindly, nil, []string{own, "Lost/StaysLost"}},
+		"release does nothing":                {faulty.ReleasesNothing, nil, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {faulty.RenewsBlindly, nil, []string{own, "Lost/StaysLost"}},
 		"renew on the connection of the lock": {nil, renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
-		"a fence that is none":                {locktest.NumbersGrants, nil, []string{"Fence/None"}},
-		"ignores ctx":                         {locktest.Deaf, nil, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"a fence that is none":                {faulty.NumbersGrants, nil, []string{"Fence/None"}},
+		"ignores ctx":                         {faulty.Deaf, nil, []string{"Ctx/EndedBeforehandTakesNothing"}},
 		"spaces trimmed":                      {renames(strings.TrimSpace), nil, []string{"Keys/OddOnesNeverCollide"}},
-		"silence taken for an answer":         {locktest.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+		"silence taken for an answer":         {faulty.Guesses, nil, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
 	} {
 		broken := sessions{servertest.Env(t, "SHOP_POSTGRES_URL"), m.broken, m.keep}
 		tests = append(tests, func(t *testing.T) {
@@ -124,14 +125,14 @@ func edited(t testing.TB, edits ...string) (migration, take, free string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.Split(locktest.Edited(t, string(sql)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
+	parts := strings.Split(faulty.Edited(t, string(sql)+"\x00"+takeOne+"\x00"+freeOne, edits...), "\x00")
 	return parts[0], parts[1], parts[2]
 }
 
-func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
+func grantsHeldKeys(s locking.Store) locking.Store { return faulty.GrantsHeldKeys(s, time.Minute) }
 
 func renames(encode func(string) string) func(locking.Store) locking.Store {
-	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+	return func(s locking.Store) locking.Store { return faulty.Renames(s, encode) }
 }
 
 // keeping is a driver with another Keep.

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
@@ -18,11 +18,11 @@ import (
 // edited returns a wrong variant of a script.
 func edited(t testing.TB, source, from, to string) *redis.Script {
 	t.Helper()
-	return redis.NewScript(locktest.Edited(t, source, from, to))
+	return redis.NewScript(faulty.Edited(t, source, from, to))
 }
 
 func renames(encode func(string) string) func(locking.Store) locking.Store {
-	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+	return func(s locking.Store) locking.Store { return faulty.Renames(s, encode) }
 }
 
 // queue stands in front of stores and serves the waiters of this process in the order

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
-	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 	"shop/locking/redislock/redistest"
 )
 
@@ -72,13 +72,13 @@ func TestGuard_WrongScriptsLetAnOldHolderWrite(t *testing.T) {
 		script       string
 		newer, older locking.Fence
 	}{
-		"compares text only": {locktest.Edited(t, guardLua, "#seen > #fence or #seen == #fence and seen > fence", "seen > fence") + add, 10, 9},
-		"compares numbers":   {locktest.Edited(t, guardLua, "#seen > #fence or #seen == #fence and seen > fence", "(tonumber(seen) or 0) > tonumber(fence)") + add, 1<<63 - 1, 1<<63 - 2},
-		"stores no fence":    {locktest.Edited(t, guardLua, "redis.call('SET', guard, fence)", "") + add, 7, 5},
+		"compares text only": {faulty.Edited(t, guardLua, "#seen > #fence or #seen == #fence and seen > fence", "seen > fence") + add, 10, 9},
+		"compares numbers":   {faulty.Edited(t, guardLua, "#seen > #fence or #seen == #fence and seen > fence", "(tonumber(seen) or 0) > tonumber(fence)") + add, 1<<63 - 1, 1<<63 - 2},
+		"stores no fence":    {faulty.Edited(t, guardLua, "redis.call('SET', guard, fence)", "") + add, 7, 5},
 		"checks after the write": {
-			strings.Replace(add, "return", "local sum =", 1) + "\n" + locktest.Edited(t, guardLua, "table.remove(KEYS), table.remove(ARGV)", "KEYS[2], ARGV[2]") + "return sum", 7, 5,
+			strings.Replace(add, "return", "local sum =", 1) + "\n" + faulty.Edited(t, guardLua, "table.remove(KEYS), table.remove(ARGV)", "KEYS[2], ARGV[2]") + "return sum", 7, 5,
 		},
-		"goes on": {locktest.Edited(t, guardLua, refuse, "") + add, 7, 5},
+		"goes on": {faulty.Edited(t, guardLua, refuse, "") + add, 7, 5},
 	} {
 		c, counter, guard := newGuarded(t)
 		wrong := &Guard{redis.NewScript(m.script)}

@@ -11,6 +11,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 	"shop/locking/redislock/redistest"
 	"shop/locking/servertest"
 )
@@ -35,7 +36,7 @@ func mutants(t testing.TB) map[string]mutant {
 	return map[string]mutant{
 		"grants held keys":      {acquire("if holder ~= owner then", "if false then"), nil, []string{"Exclusion/SeveralStores", own}},
 		"release by plain DEL":  {func(s *scripts) { s.release = plainDel }, nil, []string{own}},
-		"release does nothing":  {nil, locktest.ReleasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"release does nothing":  {nil, faulty.ReleasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), nil, []string{own}},
 		"renew, then compare":   {renew(compare, "redis.call('PEXPIRE', KEYS[i], ARGV[2])\n  "+compare), nil, []string{"Own/RefusedRenewProlongsNothing"}},
 		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), nil, []string{"Lost/StaysLost"}},
@@ -49,8 +50,8 @@ func mutants(t testing.TB) map[string]mutant {
 		"case ignored":                {nil, renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {nil, renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {nil, renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
-		"several keys one by one":     {nil, locktest.TakesOneByOne, []string{"Multi/AllOrNone"}},
-		"silence taken for an answer": {nil, locktest.Guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+		"several keys one by one":     {nil, faulty.TakesOneByOne, []string{"Multi/AllOrNone"}},
+		"silence taken for an answer": {nil, faulty.Guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 

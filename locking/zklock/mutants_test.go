@@ -17,11 +17,12 @@ import (
 	"shop/locking"
 	"shop/locking/driver"
 	"shop/locking/locktest"
+	"shop/locking/locktest/faulty"
 )
 
 // The stores in this file are wrong on purpose: the contract has to refuse them.
 
-var anyStore = locktest.Any[*opened]
+var anyStore = faulty.Any[*opened]
 
 type mutant struct {
 	broken func(*opened) locking.Store
@@ -37,12 +38,12 @@ func mutants() map[string]mutant {
 		"releases any node":      {releasesTheFirst, []string{own}},
 		"renews anything":        {renewsAnything, []string{own, "Lost/StaysLost"}},
 		"node stays after Until": {immortal, []string{freed}},
-		"first key only":         {anyStore(locktest.TakesTheFirst), []string{"Multi/Refused", "Keys/InvalidAreErrKey"}},
-		"trusts from the answer": {func(s *opened) locking.Store { return locktest.TrustsFromTheAnswer(s, s.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trusts the wall clock":  {anyStore(locktest.TrustsTheWallClock), []string{freed}},
-		"ignores ctx":            {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
-		"case ignored":           {func(s *opened) locking.Store { return locktest.Renames(s, strings.ToLower) }, []string{"Keys/OddOnesNeverCollide"}},
-		"silence for an answer":  {anyStore(locktest.Guesses), []string{"Reply/NeverComes"}},
+		"first key only":         {anyStore(faulty.TakesTheFirst), []string{"Multi/Refused", "Keys/InvalidAreErrKey"}},
+		"trusts from the answer": {func(s *opened) locking.Store { return faulty.TrustsFromTheAnswer(s, s.ttl+time.Millisecond) }, []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trusts the wall clock":  {anyStore(faulty.TrustsTheWallClock), []string{freed}},
+		"ignores ctx":            {anyStore(faulty.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"case ignored":           {func(s *opened) locking.Store { return faulty.Renames(s, strings.ToLower) }, []string{"Keys/OddOnesNeverCollide"}},
+		"silence for an answer":  {anyStore(faulty.Guesses), []string{"Reply/NeverComes"}},
 	}
 }
 
@@ -111,7 +112,7 @@ func (d sessionIDs) Take(ctx context.Context, keys []string, owner string, wait 
 
 // releasesTheFirst deletes the first node of the queue, which may be that of another owner.
 func releasesTheFirst(s *opened) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(_ context.Context, l locking.Lease) error {
+	return faulty.Twisted{Store: s, Free: func(_ context.Context, l locking.Lease) error {
 		if len(l.Keys) == 0 {
 			return locking.ErrLost
 		}
@@ -125,7 +126,7 @@ func releasesTheFirst(s *opened) locking.Store {
 
 // renewsAnything prolongs every lease, if the key has a queue.
 func renewsAnything(s *opened) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
+	return faulty.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
 		if len(l.Keys) == 0 {
 			return l, locking.ErrLost
 		}

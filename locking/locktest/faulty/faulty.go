@@ -1,42 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-package locktest
+// Package faulty makes lock stores that are wrong on purpose, each from a correct one: the contract of package locktest has to
+// refuse them. A backend of the contract tests with them that each check notices the defect that it is meant for.
+package faulty
 
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"shop/locking"
 )
-
-// The stores in this file are wrong on purpose: the contract has to refuse them. Each is
-// made from a correct one.
-
-// WantFailing fails t unless each of the named checks notices that the store is broken. A check
-// that does not is tried again, since a stall of the machine may hide the fault: it ends a lease that
-// the fault would have kept, or loses another answer than the one that the check is about.
-func WantFailing(t *testing.T, open Open, p Promises, names ...string) {
-	t.Helper()
-	failures := map[string]string{}
-	for range lateMax {
-		maps.Copy(failures, Failing(t, open, p, names...))
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return failures[name] != "" })
-		if len(names) == 0 { // Failing would run all checks
-			break
-		}
-	}
-	for _, name := range names {
-		t.Errorf("%s did not notice", name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(failures)) {
-		t.Logf("%s: %.200s", name, failures[name])
-	}
-}
 
 // Twisted is a Store in which the functions that are not nil replace methods.
 type Twisted struct {
