@@ -20,6 +20,9 @@ type Request struct {
 
 // Reply is the answer that is committed with the effect, and returned byte for byte to
 // every retry. The packages that store it do not interpret Status and Body, except for Check.
+//
+// It has no headers: what a client needs of them, as the address of what was made, belongs into the Body, from which the
+// handler makes the header of each replay.
 type Reply struct {
 	Status   int
 	Body     []byte
