@@ -79,7 +79,8 @@
 //	fn fails after the loss         its error and ErrLost, both
 //	fn panics, or calls Goexit      released, and the panic continues
 //	the caller leaves               fn's ctx ends; the lease is renewed until fn has returned
-//	a write has no answer           ErrOutcomeUnknown: not released; the keys stay taken until the TTL has passed. Without a TTL they are released
+//	a write has no answer           ErrOutcomeUnknown: not released; the keys stay taken until the TTL has passed
+//	… under a lease without a TTL   released: nothing else would free the keys
 //	the release fails               fn's result all the same; the TTL frees the keys
 //
 // # Writes

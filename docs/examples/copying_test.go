@@ -215,11 +215,17 @@ func files(t *testing.T, take []string) (all [][]string) {
 // goCommand runs go in dir, from the module cache as it is.
 func goCommand(t *testing.T, dir, postgres string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	return goWith(t, dir, []string{"GOPROXY=off", "GOTOOLCHAIN=local", "SHOP_POSTGRES_URL=" + postgres}, args...)
+}
+
+// goWith runs go in dir, with these settings.
+func goWith(t *testing.T, dir string, settings []string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PWD="+dir, "GOFLAGS=-mod=mod -trimpath", "GOPROXY=off", "GOWORK=off", "GOTOOLCHAIN=local", "SHOP_POSTGRES_URL="+postgres)
+	cmd.Env = append(append(os.Environ(), "PWD="+dir, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off"), settings...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // and what it started
 	cmd.WaitDelay = 5 * time.Second

@@ -3,17 +3,13 @@
 package examples
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"shop/locking/idempotency/pgtx/pgtest"
 )
@@ -53,16 +49,9 @@ func TestCopying_WithTheOldestVersionsTheTestsWork(t *testing.T) {
 		}
 		write(path.Join("internal/shop", file), text)
 	}
-	env := append(os.Environ(), "PWD="+dir, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off", "GOTOOLCHAIN=go"+toolchain, "SHOP_POSTGRES_URL="+pgtest.Schema(t))
+	settings := []string{"GOTOOLCHAIN=go" + toolchain, "SHOP_POSTGRES_URL=" + pgtest.Schema(t)}
 	for _, args := range [][]string{{"mod", "tidy"}, {"vet", "./..."}, {"test", "-vet=off", "-short", "-count=1", "-p=2", "-timeout=5m", "./..."}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir, cmd.Env = dir, env
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-		cmd.WaitDelay = 5 * time.Second
-		out, err := cmd.CombinedOutput()
-		cancel()
+		out, err := goWith(t, dir, settings, args...)
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", args[0], err, out)
 		}

@@ -56,7 +56,7 @@ func Take(ctx context.Context, tx Tx, sku string, n int, order uuid.UUID) error 
 	if n < 1 {
 		return fmt.Errorf("units: %d units of %s: want 1 or more", n, sku)
 	}
-	// MATERIALIZED: in a plan that reads a subquery again for each row, each time other rows would be locked and sold.
+	// MATERIALIZED: the units are picked once, whatever the plan is. A subquery promises no such thing.
 	taken, err := tx.Exec(ctx, `
 		WITH picked AS MATERIALIZED (
 			SELECT id FROM stock_units

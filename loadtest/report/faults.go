@@ -54,8 +54,8 @@ func held(s loadtest.Result) string {
 	if s.Verdict == loadtest.Violated {
 		var broken []string
 		for _, i := range (result{s}).Invariants() {
-			// A control may break more than it must; a strategy that must be safe breaks nothing.
-			if i.N > 0 && i.Code != s.Scenario.Flow.Number && (s.Expect == loadtest.Safe || slices.Contains(s.Breaks, i.Code)) {
+			// A control may break more than it must. What is not as expected is listed whole.
+			if i.N > 0 && i.Code != s.Scenario.Flow.Number && (!s.AsExpected || slices.Contains(s.Breaks, i.Code)) {
 				broken = append(broken, i.Name)
 			}
 		}

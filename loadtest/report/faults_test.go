@@ -31,6 +31,10 @@ func TestFaults_SaysWhatWasInjectedHowOftenAndWhatHeld(t *testing.T) {
 		"no fault, no line":       {func(r *loadtest.Result) { r.Fault = loadtest.NoFault }, ""},
 		"a safe one was violated": {violated(loadtest.Safe, false), strings.Replace(safe, "safe |", "violated: stock-balance (S1), all-sold (I-SOLD), NOT AS EXPECTED |", 1)},
 		"a control was caught":    {violated(loadtest.Violated, true), strings.Replace(safe, "safe |", "violated: stock-balance (S1), as it must be |", 1)},
+		"a control broke something else": {
+			func(r *loadtest.Result) { violated(loadtest.Violated, false)(r); r.Violations["S1"] = 0 },
+			strings.Replace(safe, "safe |", "violated: all-sold (I-SOLD), NOT AS EXPECTED |", 1),
+		},
 		"a control was missed": {
 			func(r *loadtest.Result) { r.Expect, r.AsExpected = loadtest.Violated, false },
 			strings.Replace(safe, "safe |", "safe, NOT AS EXPECTED |", 1),

@@ -29,10 +29,10 @@ type place struct {
 	fence int64
 }
 
-// places returns all places, those of a queue in the order of arrival.
-func (s Etcd) places(ctx context.Context) (all []place, err error) {
+// places returns the places of all queues, or of one whose name begins so, those of a queue in the order of arrival.
+func (s Etcd) places(ctx context.Context, queue string) (all []place, err error) {
 	begin := s.Prefix + "/"
-	answer, err := s.Client.Get(ctx, begin, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	answer, err := s.Client.Get(ctx, begin+queue, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s Etcd) places(ctx context.Context) (all []place, err error) {
 
 // List returns the locks in the order of their keys. Owner is the lease, as etcdctl writes it.
 func (s Etcd) List(ctx context.Context) (locks []Lock, err error) {
-	places, err := s.places(ctx)
+	places, err := s.places(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("held: list the locks in etcd: %w", err)
 	}
@@ -74,21 +74,13 @@ func (s Etcd) List(ctx context.Context) (locks []Lock, err error) {
 
 // End revokes the lease of the holder, with all its keys.
 func (s Etcd) End(ctx context.Context, key string) (ended bool, err error) {
-	places, err := s.places(ctx)
-	for _, p := range places {
-		if p.key != key {
-			continue
-		}
-		if _, err = s.Client.Revoke(ctx, p.lease); err == nil {
-			return true, nil
-		}
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // it has ended meanwhile
-			return false, nil
-		}
-		break
+	places, err := s.places(ctx, strconv.Itoa(len(key))+":"+key+"/")
+	if err == nil && len(places) > 0 {
+		_, err = s.Client.Revoke(ctx, places[0].lease)
+		ended = err == nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) { // that one has ended meanwhile
 		return false, fmt.Errorf("held: end %q in etcd: %w", key, err)
 	}
-	return false, nil
+	return ended, nil
 }

@@ -30,7 +30,7 @@ func (s Redis) prefix() string { return cmp.Or(s.Options.Prefix, "lock") }
 func (s Redis) List(ctx context.Context) (locks []Lock, err error) {
 	var mu sync.Mutex
 	scan := func(ctx context.Context, node redis.UniversalClient) error {
-		names := node.Scan(ctx, 0, escaped(s.prefix())+"{*}lock:*", 1000).Iterator()
+		names := node.Scan(ctx, 0, s.Pattern(), 1000).Iterator()
 		for names.Next(ctx) {
 			lock, held, err := s.read(ctx, names.Val())
 			if err != nil {
@@ -57,25 +57,20 @@ func (s Redis) List(ctx context.Context) (locks []Lock, err error) {
 
 // read returns a lock, unless it has ended.
 func (s Redis) read(ctx context.Context, name string) (lock Lock, held bool, err error) {
-	value, err := s.Client.Get(ctx, name).Result()
-	if errors.Is(err, redis.Nil) {
+	var value *redis.StringCmd
+	var left *redis.DurationCmd
+	var waits *redis.IntCmd
+	_, err = s.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		value, left, waits = p.Get(ctx, name), p.PTTL(ctx, name), p.Exists(ctx, strings.Replace(name, "}lock:", "}wait:", 1))
+		return nil
+	})
+	if errors.Is(err, redis.Nil) || err == nil && left.Val() == -2 { // it has ended meanwhile
 		return lock, false, nil
 	}
-	if err != nil {
-		return lock, false, err
-	}
-	left, err := s.Client.PTTL(ctx, name).Result()
-	if err != nil || left == -2 { // it has ended meanwhile
-		return lock, false, err
-	}
-	waits, err := s.Client.Exists(ctx, strings.Replace(name, "}lock:", "}wait:", 1)).Result()
-	if err != nil {
-		return lock, false, err
-	}
-	fence, owner, _ := strings.Cut(value, ":")
+	fence, owner, _ := strings.Cut(value.Val(), ":")
 	n, _ := strconv.ParseInt(fence, 10, 64)
 	_, key, _ := strings.Cut(name, "}lock:")
-	return Lock{Key: key, Owner: owner, Fence: locking.Fence(n), Left: left, Waiters: int(waits)}, true, nil
+	return Lock{Key: key, Owner: owner, Fence: locking.Fence(n), Left: left.Val(), Waiters: int(waits.Val())}, err == nil, err
 }
 
 // End deletes the lock. Waiters find that at their next request, in a quarter of a second.
@@ -89,9 +84,10 @@ func (s Redis) End(ctx context.Context, key string) (ended bool, err error) {
 	return n > 0, nil
 }
 
-// escaped is a pattern of SCAN that matches text alone.
-func escaped(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+// Pattern matches the names of the locks (PREFIX{TAG}lock:KEY), and not those of fences and waiters, for SCAN.
+func (s Redis) Pattern() string {
+	text := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+	return text.Replace(s.prefix()) + "{*}lock:*"
 }
 
 func ordered(locks []Lock) []Lock {

@@ -209,3 +209,14 @@ func WantBusy(t testing.TB, err error) {
 		t.Fatalf("got %v, want ErrBusy", err)
 	}
 }
+
+// WantApart fails the test unless stores with one prefix exclude each other, and those with another one do not. A store of one
+// prefix releases what another one with the same prefix has taken.
+func WantApart(t testing.TB, with func(prefix string) locking.Store) {
+	t.Helper()
+	lease := Taken(t, with("a/"), "k")
+	Taken(t, with("b/"), "k")
+	WantHeld(t, with("a/"), "k")
+	Released(t, with("a/"), lease)
+	Taken(t, with("a/"), "k")
+}

@@ -26,9 +26,9 @@ const answerTimeout = time.Second
 // for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
 // Release, with this process, or when the connection breaks, which Renew detects.
 //
-// Stores exclude each other if their db lead to one server, whatever
-// the database, and they have the same Prefix. The lock is Name(Prefix + key). Waiters are granted a key in the order of arrival: in this process, and among the
-// processes in that of the server.
+// Stores exclude each other if their db lead to one server, whatever the database, and they have the same Prefix. The lock is
+// Name(Prefix + key). Waiters are granted a key in the order of arrival: in this process, and among the processes in that of
+// the server.
 //
 // Each lease occupies a connection, as one waiter of each key does, and Renew needs one more: give the Store a db of
 // its own, with enough of them. See the doc of the package for the settings of its DSN. The

@@ -232,21 +232,12 @@ func TestXactLock_WithoutATransactionIsAnError(t *testing.T) {
 func TestNew_StoresWithAnotherPrefixDoNotExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	_, pool := newStore(t, time.Minute)
-	with := func(prefix string) locking.Store {
+	locktest.WantApart(t, func(prefix string) locking.Store {
 		s, err := New(pool, time.Minute, Options{Prefix: prefix})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
 		return s
-	}
-	l := locktest.Taken(t, with("a/"), "k")
-	locktest.Taken(t, with("b/"), "k")
-	if _, err := with("a/").TryAcquire(t.Context(), "k"); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("the same Prefix: %v, want ErrBusy", err)
-	}
-	if err := with("a/").Release(t.Context(), l); err != nil {
-		t.Error(err)
-	}
-	locktest.Taken(t, with("a/"), "k")
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/loadtest/fault"
+	"shop/locking/held"
 )
 
 // LeasesRevoked revokes all leases that have keys below Prefix/, as an operator who
@@ -71,11 +71,7 @@ func revoke(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (
 // this prefix: the oldest entry in the key's queue. Everything attached to the lease
 // is deleted with it: all keys of that grant. Evict returns false if the lock has no holder.
 func Evict(ctx context.Context, client *clientv3.Client, prefix, key string) (bool, error) {
-	first, err := client.Get(ctx, prefix+"/"+strconv.Itoa(len(key))+":"+key+"/", clientv3.WithFirstCreate()...)
-	if err != nil || len(first.Kvs) == 0 {
-		return false, err
-	}
-	return revoke(ctx, client, clientv3.LeaseID(first.Kvs[0].Lease))
+	return held.Etcd{Client: client, Prefix: prefix}.End(ctx, key)
 }
 
 // Leftovers lists what remains of the locks below prefix: their keys, and every other

@@ -68,8 +68,8 @@ func (f Failover) Inject(ctx context.Context, over time.Duration) ([]fault.Event
 	return events, err
 }
 
-// held is a lock of the paused replica.
-type held struct {
+// heldLock is a lock of the paused replica.
+type heldLock struct {
 	value string
 	until time.Time
 }
@@ -265,7 +265,7 @@ func accept(ctx context.Context, member *redis.Client) error {
 
 // pauseHolder pauses replica n of the service while it holds the lock, and returns the lock. If no attempt
 // succeeds, the replica is paused without it: the evidence will be lacking.
-func (s *set) pauseHolder(ctx context.Context, n int, master *redis.Client, name string) (lock held, err error) {
+func (s *set) pauseHolder(ctx context.Context, n int, master *redis.Client, name string) (lock heldLock, err error) {
 	for end := time.Now().Add(holderWait); time.Now().Before(end); {
 		if err := s.Replicas.Pause(n); err != nil {
 			return lock, err
@@ -284,7 +284,7 @@ func (s *set) pauseHolder(ctx context.Context, n int, master *redis.Client, name
 }
 
 // stays returns a lock that has the same holder for heldFor, or else no lock.
-func (s *set) stays(ctx context.Context, master *redis.Client, name string) (held, error) {
+func (s *set) stays(ctx context.Context, master *redis.Client, name string) (heldLock, error) {
 	for first, began := "", time.Now(); ; {
 		locks, err := s.locks(ctx, master)
 		lock, taken := locks[name]
@@ -293,18 +293,18 @@ func (s *set) stays(ctx context.Context, master *redis.Client, name string) (hel
 		}
 		switch {
 		case err != nil || !taken || lock.value != first:
-			return held{}, err
+			return heldLock{}, err
 		case time.Since(began) > heldFor:
 			return lock, nil
 		case !fault.Wait(ctx, askEvery):
-			return held{}, nil
+			return heldLock{}, nil
 		}
 	}
 }
 
 // locks returns all locks at a master.
-func (s *set) locks(ctx context.Context, master *redis.Client) (map[string]held, error) {
-	locks := map[string]held{}
+func (s *set) locks(ctx context.Context, master *redis.Client) (map[string]heldLock, error) {
+	locks := map[string]heldLock{}
 	for cursor := uint64(0); ; {
 		names, next, err := master.Scan(ctx, cursor, lockPattern(s.Prefix), 1000).Result()
 		if err != nil {
@@ -319,7 +319,7 @@ func (s *set) locks(ctx context.Context, master *redis.Client) (map[string]held,
 				return nil
 			})
 			if err == nil && left.Val() > 0 {
-				locks[name] = held{value.Val(), asked.Add(left.Val())}
+				locks[name] = heldLock{value.Val(), asked.Add(left.Val())}
 			} else if err != nil && !errors.Is(err, redis.Nil) { // released meanwhile
 				return nil, err
 			}
@@ -333,7 +333,7 @@ func (s *set) locks(ctx context.Context, master *redis.Client) (map[string]held,
 // twice returns 1 when the new master has granted the lock of the paused replica to another holder, which has
 // had a moment to sell, and 0 if that does not happen while the paused replica may trust its lease. A grant is
 // younger than the end of the old master: a lock that the new one kept from before is none.
-func (s *set) twice(ctx context.Context, master *redis.Client, name string, lock held, ended time.Time) (int64, error) {
+func (s *set) twice(ctx context.Context, master *redis.Client, name string, lock heldLock, ended time.Time) (int64, error) {
 	for time.Until(lock.until) > trusted+s.TTL/100 && ctx.Err() == nil {
 		locks, err := s.locks(ctx, master)
 		if err != nil {

@@ -5,12 +5,13 @@ package redisfault
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"shop/loadtest/fault"
-
 	"github.com/redis/go-redis/v9"
+
+	"shop/loadtest/fault"
+	"shop/locking/held"
+	"shop/locking/redislock"
 )
 
 // LockLost repeatedly deletes all locks with a prefix, as if every holder had been paused
@@ -48,6 +49,5 @@ func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {
 // lockPattern matches the locks of redislock (PREFIX{TAG}lock:KEY), but not its
 // fence counters.
 func lockPattern(prefix string) string {
-	quote := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-	return quote.Replace(prefix) + "{*}lock:*"
+	return held.Redis{Options: redislock.Options{Prefix: prefix}}.Pattern()
 }
