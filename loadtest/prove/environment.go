@@ -42,7 +42,8 @@ import (
 // after-begin. All strategies have the same pauses under one fault. Some faults change them:
 //
 //	late-write                   transfers have none
-//	lease-revoked, a nemesis     those of transfers at after-begin are five times as long
+//	lease-revoked                those of transfers, five times as long, and so are those at after-begin
+//	a nemesis                    those of transfers at after-begin are five times as long
 //	pause                        those of wallets too
 //	redis-failover               thirty times as long, so that a replica is soon found between the two
 //	hang-up                      of purchases, twenty times: requests wait for a batch, however fast the machine is

@@ -70,21 +70,23 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) er
 	return nil
 }
 
-// widen returns the pauses between reading and acting on what was read, and between the last check of ctx
-// and the guard; under lease-revoked the latter is longer, so that another holder can overtake. late-write
-// needs no pause, since it is one; and a step in between would send BEGIN alone, before the delayed part
-// of the transaction.
+// widen returns the pauses between the last check of ctx and the guard, and between reading and acting on what was
+// read. Under lease-revoked both are longer: in the first the next holder overtakes one whose lease was revoked, so that
+// the guard refuses it, and in the second it reads what a holder without a guard is about to overwrite. late-write needs no
+// pause, since it is one; and a step in between would send BEGIN alone, before the delayed part of the transaction.
 func widen(s loadtest.Scenario) []string {
-	begin := widening
+	begin, guard := widening, widening
 	switch s.Fault {
 	case transferflow.LateWrite:
 		return nil
-	case transferflow.LeaseRevoked, loadtest.Nemesis:
-		begin *= 5
+	case transferflow.LeaseRevoked:
+		begin, guard = 5*widening, 5*widening
+	case loadtest.Nemesis:
+		begin = 5 * widening
 	}
 	return []string{
 		"--failpoint", "transfer/after-begin=exp:" + begin.String(),
-		"--failpoint", "transfer/after-guard=exp:" + widening.String(),
+		"--failpoint", "transfer/after-guard=exp:" + guard.String(),
 	}
 }
 
