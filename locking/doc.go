@@ -90,9 +90,8 @@
 // not interrupted when the client leaves or the lease is lost:
 //
 //	err := locking.Do(ctx, store, locking.Options{}, keys, func(ctx context.Context, l locking.Lease) error {
-//		… read, decide, on ctx …
-//		return pglock.Commit(ctx, tx, time.Second) // or Commit, with a write that classifies its errors
-//	})
+//		return pglock.BeginFunc(ctx, pool, func(tx pgx.Tx) error { … read, decide, write, on ctx … })
+//	}) // or Commit, with a write that classifies its errors
 //
 // # The fence, and the guard
 //

@@ -22,15 +22,16 @@ const KeysKept = 24 * time.Hour
 // record is an operation as it is stored: with its key, and the reply to the client.
 type record struct {
 	Operation   `bson:",inline"`
-	Key         string `bson:"key"`
-	Fingerprint []byte `bson:"fingerprint"`
-	Refused     string `bson:"refused,omitempty"` // the reason, if it is a refusal
-	Status      int    `bson:"status"`
-	Body        []byte `bson:"body"`
+	Key         string            `bson:"key"`
+	Fingerprint []byte            `bson:"fingerprint"`
+	Refused     string            `bson:"refused,omitempty"` // the reason, if it is a refusal
+	Status      int               `bson:"status"`
+	Body        []byte            `bson:"body"`
+	Header      map[string]string `bson:"header,omitempty"`
 }
 
 func newRecord(req Request, op Operation, reply Reply, refused string) record {
-	r := record{Operation: op, Key: req.Key, Fingerprint: req.Fingerprint[:], Refused: refused, Status: reply.Status, Body: reply.Body}
+	r := record{Operation: op, Key: req.Key, Fingerprint: req.Fingerprint[:], Refused: refused, Status: reply.Status, Body: reply.Body, Header: reply.Header}
 	if r.Body == nil {
 		r.Body = []byte{}
 	}
@@ -42,7 +43,7 @@ func (r record) reply(req Request) (Reply, error) {
 	if string(r.Fingerprint) != string(req.Fingerprint[:]) {
 		return Reply{}, idempotency.ErrKeyReused
 	}
-	return Reply{Status: r.Status, Body: r.Body, Replayed: true}, nil
+	return Reply{Status: r.Status, Body: r.Body, Header: r.Header, Replayed: true}, nil
 }
 
 // lookupReply finds the answer that is stored under the request's key. Under the lock of a

@@ -172,6 +172,27 @@ func TestKey_RefusalIsStoredAndReplayedWhenThereIsMoney(t *testing.T) {
 	}
 }
 
+func TestKey_ReplaysTheHeaderOfItsReply(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy, Encode: func(op wallet.Operation, refusal error) (wallet.Reply, error) {
+				reply, err := idempotency.JSON(op, refusal)
+				reply.Header = map[string]string{"Location": "/operations/" + op.ID.String()}
+				return reply, err
+			}})
+			p := c.pair(100, 0)
+			req := newRequest(p.alice)
+			first, err := c.Credit(t.Context(), req, p.a, 30)
+			again, err2 := c.Credit(t.Context(), req, p.a, 30)
+			if err := errors.Join(err, err2); err != nil || !again.Replayed || again.Header["Location"] == "" || !maps.Equal(again.Header, first.Header) {
+				t.Errorf("%+v, then %+v: %v", first, again, err)
+			}
+		})
+	}
+}
+
 func TestReplay_NeedsNoBonusService(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {

@@ -104,6 +104,7 @@ func collections() []collection {
 				{Key: "to", Value: isBinary},
 				{Key: "currency", Value: isCurrencyCode},
 				{Key: "refused", Value: isText},
+				{Key: "header", Value: bson.D{{Key: "bsonType", Value: "object"}}},
 			},
 			indexes: []mongo.IndexModel{
 				{Keys: bson.D{{Key: "createdAt", Value: 1}}, Options: ofRefusals()},                          // by age, for Purge

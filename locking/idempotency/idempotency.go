@@ -19,14 +19,12 @@ type Request struct {
 }
 
 // Reply is the answer that is committed with the effect, and returned byte for byte to
-// every retry. The packages that store it do not interpret Status and Body, except for Check.
-//
-// It has no headers: what a client needs of them, as the address of what was made, belongs into the Body, from which the
-// handler makes the header of each replay.
+// every retry. The packages that store it do not interpret it, except for Check.
 type Reply struct {
 	Status   int
 	Body     []byte
-	Replayed bool // an earlier request has stored it; not part of what is stored
+	Header   map[string]string // those that a replay needs, such as Location; nil: none
+	Replayed bool              // an earlier request has stored it; not part of what is stored
 }
 
 // Again returns the reply for a request that repeats another.

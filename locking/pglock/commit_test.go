@@ -3,6 +3,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -133,5 +134,29 @@ func TestTryAcquire_AnAnswerThatIsLostWithItsConnectionIsNotUnsent(t *testing.T)
 			}
 			locktest.Released(t, store, lease)
 		})
+	}
+}
+
+func TestBeginFunc_CommitsOrRollsBack(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	exec(t, pool, `CREATE TABLE commits (n int)`)
+	failed := errors.New("no")
+	for n, want := range []error{nil, failed} {
+		err := BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO commits VALUES ($1)`, n)
+			return cmp.Or(err, want)
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	if n := number(t, pool, `SELECT count(*) FROM commits`); n != 1 || pool.Stat().AcquiredConns() != 0 {
+		t.Errorf("%d rows and %d connections in use, want 1 and 0", n, pool.Stat().AcquiredConns())
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(failed)
+	if err := BeginFunc(ctx, pool, func(pgx.Tx) error { t.Error("it runs"); return nil }); err == nil || errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("after its ctx has ended: %v", err)
 	}
 }

@@ -22,28 +22,20 @@ import (
 // seats gives each buyer of a batch a seat. A buyer that has one already, from a COMMIT that was not answered, keeps it.
 func seats(pool *pgxpool.Pool) func(context.Context, locking.Lease, []string) ([]combine.Result[int], error) {
 	return func(ctx context.Context, _ locking.Lease, buyers []string) (results []combine.Result[int], err error) {
-		tx, err := pool.Begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		if _, err := tx.Exec(ctx, `SELECT FROM example_shows WHERE name = 'hamlet' FOR UPDATE`); err != nil {
-			return nil, err
-		}
-		rows, err := tx.Query(ctx, `
-			INSERT INTO example_seats (buyer) SELECT unnest($1::text[]) ON CONFLICT (buyer) DO UPDATE SET buyer = EXCLUDED.buyer
-			RETURNING seat`, buyers)
-		if err != nil {
-			return nil, err
-		}
-		numbers, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		for _, seat := range numbers {
-			results = append(results, combine.Result[int]{Answer: seat})
-		}
-		if err != nil {
-			return nil, err
-		}
-		return results, pglock.Commit(ctx, tx, 5*time.Second)
+		err = pglock.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT FROM example_shows WHERE name = 'hamlet' FOR UPDATE`); err != nil {
+				return err
+			}
+			rows, _ := tx.Query(ctx, `
+				INSERT INTO example_seats (buyer) SELECT unnest($1::text[]) ON CONFLICT (buyer) DO UPDATE SET buyer = EXCLUDED.buyer
+				RETURNING seat`, buyers) // CollectRows returns its error
+			numbers, err := pgx.CollectRows(rows, pgx.RowTo[int])
+			for _, seat := range numbers {
+				results = append(results, combine.Result[int]{Answer: seat})
+			}
+			return err
+		})
+		return results, err
 	}
 }
 

@@ -52,13 +52,19 @@ func post(db *pgtx.DB, client uuid.UUID) echo.HandlerFunc {
 			case err != nil:
 				return idempotency.Reply{}, err // as it is: a lost race is repeated
 			}
-			return idempotency.Reply{Status: http.StatusCreated, Body: fmt.Appendf(nil, `{"left":%d}`, left)}, nil
+			return idempotency.Reply{
+				Status: http.StatusCreated, Body: fmt.Appendf(nil, `{"left":%d}`, left),
+				Header: map[string]string{echo.HeaderLocation: "/orders/" + uuid.NewString()},
+			}, nil
 		})
 		switch {
 		case errors.Is(err, idempotency.ErrKeyReused):
 			return echo.NewHTTPError(http.StatusUnprocessableEntity, "this key was used for another request")
 		case err != nil: // nothing happened, or the outcome is unknown: the same key is safe in both cases
 			return echo.NewHTTPError(http.StatusServiceUnavailable, "send the same key again")
+		}
+		for name, value := range reply.Header {
+			c.Response().Header().Set(name, value)
 		}
 		return c.JSONBlob(reply.Status, reply.Body)
 	}
@@ -71,7 +77,7 @@ func Example() {
 	must(pool.Exec(ctx, `DROP TABLE IF EXISTS example_stock; CREATE TABLE example_stock AS SELECT 'tea' AS sku, 5::bigint AS units`))
 	db := must(pgtx.New(pgtx.Config{Pool: pool}))
 	must("", db.Read(ctx, pgtx.Migrate))
-	e, client := echo.New(), uuid.New()
+	e, client, locations := echo.New(), uuid.New(), map[string]int{}
 	e.POST("/orders", post(db, client))
 	for _, sent := range [][2]string{{"k1", "3"}, {"k1", "3"}, {"k2", "3"}} { // the second is a retry of the first
 		r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(`{"sku": "tea", "units": `+sent[1]+`}`))
@@ -79,12 +85,15 @@ func Example() {
 		r.Header.Set("Idempotency-Key", sent[0])
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
+		locations[w.Header().Get(echo.HeaderLocation)]++
 		fmt.Println(sent, w.Code, w.Body)
 	}
+	fmt.Println(len(locations), "locations, none for the refusal:", locations[""] == 1)
 	// Output:
 	// [k1 3] 201 {"left":2}
 	// [k1 3] 201 {"left":2}
 	// [k2 3] 409 {"error":"sold out"}
+	// 2 locations, none for the refusal: true
 }
 
 func must[T any](value T, err error) T {

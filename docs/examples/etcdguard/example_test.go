@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -21,19 +22,14 @@ import (
 
 // save writes the total of a month, unless a newer holder of the lease has written.
 func save(ctx context.Context, pool *pgxpool.Pool, resource string, fence locking.Fence, total int) error {
-	tx, err := pool.Begin(ctx)
-	if err != nil {
+	return pglock.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		// The guard is the first statement, before any read on which the decision depends.
+		if err := pglock.Guard(ctx, tx, resource, fence); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE example_reports SET total = $1 WHERE month = '2026-11'`, total)
 		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }() // does nothing after COMMIT; if ctx is cancelled, it closes the connection
-	// The guard is the first statement, before any read on which the decision depends.
-	if err := pglock.Guard(ctx, tx, resource, fence); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, `UPDATE example_reports SET total = $1 WHERE month = '2026-11'`, total); err != nil {
-		return err
-	}
-	return pglock.Commit(ctx, tx, 5*time.Second) // once begun, neither the client nor a lost lease cancels it
+	})
 }
 
 func Example() {

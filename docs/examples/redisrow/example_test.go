@@ -4,6 +4,7 @@
 package redisrow_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -25,22 +27,15 @@ var errSoldOut = errors.New("sold out")
 func book(ctx context.Context, locks locking.Store, pool *pgxpool.Pool, show string) error {
 	wait := locking.Options{MaxWait: 10 * time.Second}
 	return locking.Do(ctx, locks, wait, []string{"show/" + show}, func(ctx context.Context, _ locking.Lease) error {
-		tx, err := pool.Begin(ctx)
-		if err != nil {
+		return pglock.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			var left int
+			err := tx.QueryRow(ctx, `SELECT seats FROM example_shows WHERE name = $1 FOR UPDATE`, show).Scan(&left)
+			if err != nil || left == 0 {
+				return cmp.Or(err, errSoldOut)
+			}
+			_, err = tx.Exec(ctx, `UPDATE example_shows SET seats = $2 WHERE name = $1`, show, left-1)
 			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }() // does nothing after COMMIT; if ctx is cancelled, it closes the connection
-		var left int
-		if err := tx.QueryRow(ctx, `SELECT seats FROM example_shows WHERE name = $1 FOR UPDATE`, show).Scan(&left); err != nil {
-			return err
-		}
-		if left == 0 {
-			return errSoldOut
-		}
-		if _, err := tx.Exec(ctx, `UPDATE example_shows SET seats = $2 WHERE name = $1`, show, left-1); err != nil {
-			return err
-		}
-		return pglock.Commit(ctx, tx, 5*time.Second) // once begun, neither the client nor a lost lease cancels it
+		})
 	})
 }
 

@@ -137,13 +137,14 @@ func (t *Tx) replies(ctx context.Context, requests []*Op) (results []Result, ope
 		Fingerprint []byte
 		Status      int
 		Body        []byte
+		Header      map[string]string
 	}
 	// LIMIT keeps the planner from joining with a scan of the table, which grows: it looks up each key in the index.
 	rows, err := Select[row](ctx, t, `
 		SELECT asked.n, stored.*
 		FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS asked (client_id, key, n)
 		CROSS JOIN LATERAL (
-			SELECT fingerprint, status, body
+			SELECT fingerprint, status, body, header
 			FROM idempotency_keys
 			WHERE client_id = asked.client_id AND key = asked.key
 			LIMIT 1) AS stored`, clients, keys)
@@ -158,7 +159,7 @@ func (t *Tx) replies(ctx context.Context, requests []*Op) (results []Result, ope
 	for _, r := range rows {
 		n := r.N - 1
 		closed[primaryKeyOf(requests[n].Request)] = true
-		if results[n].Reply = (idempotency.Reply{Status: r.Status, Body: r.Body, Replayed: true}); !bytes.Equal(r.Fingerprint, requests[n].Fingerprint[:]) {
+		if results[n].Reply = (idempotency.Reply{Status: r.Status, Body: r.Body, Header: r.Header, Replayed: true}); !bytes.Equal(r.Fingerprint, requests[n].Fingerprint[:]) {
 			results[n] = Result{Err: idempotency.ErrKeyReused}
 		}
 	}
@@ -191,16 +192,17 @@ func (t *Tx) storeAll(ctx context.Context, requests []*Op, results []Result, ope
 	if len(stored) > 0 {
 		clients, keys := make([][16]byte, len(stored)), make([]string, len(stored))
 		fingerprints, statuses, bodies := make([][]byte, len(stored)), make([]int32, len(stored)), make([][]byte, len(stored))
+		headers := make([]map[string]string, len(stored))
 		for i, n := range stored {
 			r, reply := requests[n], results[n].Reply
 			if err := reply.Check(); err != nil {
 				return err
 			}
 			clients[i], keys[i], fingerprints[i], statuses[i] = r.Client, r.Key, r.Fingerprint[:], int32(reply.Status)
-			bodies[i] = append([]byte{}, reply.Body...) // never NULL
+			bodies[i], headers[i] = append([]byte{}, reply.Body...), reply.Header // the body is never NULL
 		}
 		t.Queue("SET LOCAL lock_timeout = " + milliseconds(BatchKeyWait))
-		t.insertKey(InsertKeys, clients, keys, fingerprints, statuses, bodies)
+		t.insertKey(InsertKeys, clients, keys, fingerprints, statuses, bodies, headers)
 	}
 	if err := t.Step(ctx, AfterKey); err != nil {
 		return err
@@ -212,8 +214,8 @@ func (t *Tx) storeAll(ctx context.Context, requests []*Op, results []Result, ope
 // InsertKeys is the statement that stores the keys of several requests, with their replies: fault tests recognize it in
 // the traffic to a server.
 const InsertKeys = `
-	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
-	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::integer[], $5::bytea[])`
+	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body, header)
+	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::integer[], $5::bytea[], $6::jsonb[])`
 
 // share gives the requests whose key another request of the batch has the result of that one.
 func share(requests []*Op, results []Result, open []int) {

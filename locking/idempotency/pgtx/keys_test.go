@@ -5,7 +5,9 @@ package pgtx_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +162,55 @@ func TestKey_ReplaysItsOwnReply(t *testing.T) {
 		}
 	}
 	d.want(2)
+}
+
+// The header of a reply is stored with it: by a request on its own, by a refusal, and by a batch.
+func TestKey_ReplaysTheHeaderOfItsReply(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	made := map[string]idempotency.Reply{
+		"none":    {Status: 201},
+		"one":     {Status: 201, Header: map[string]string{"Location": `/orders/1?of="é"`}},
+		"refused": {Status: 409, Header: map[string]string{"Retry-After": "3", "Link": ""}},
+	}
+	requests := map[string]idempotency.Request{}
+	ofBatch := make([]*pgtx.Op, 0, len(made))
+	for name, reply := range made {
+		requests[name] = newRequest()
+		if got, err := d.Do(t.Context(), requests[name], func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
+			if name == "refused" {
+				return pgtx.Refuse(reply)
+			}
+			return reply, nil
+		}); err != nil || !maps.Equal(got.Header, reply.Header) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		ofBatch = append(ofBatch, &pgtx.Op{Request: newRequest(), Label: name})
+	}
+	for _, replayed := range []bool{false, true} {
+		results, err := d.RunAll(t.Context(), "", ofBatch, func(tx *pgtx.Tx) { tx.Queue(`SELECT FROM counters FOR UPDATE`) },
+			func(_ context.Context, _ *pgtx.Tx, open []int) (results []pgtx.Result, _ error) {
+				for _, n := range open {
+					results = append(results, pgtx.Result{Reply: made[ofBatch[n].Label]})
+				}
+				return results, nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, r := range results {
+			if want := made[ofBatch[n].Label]; !maps.Equal(r.Reply.Header, want.Header) || r.Reply.Replayed != replayed {
+				t.Errorf("%s, replayed %v: %+v", ofBatch[n].Label, replayed, r.Reply)
+			}
+			requests["batch "+ofBatch[n].Label] = ofBatch[n].Request
+		}
+	}
+	for name, req := range requests {
+		got, err := d.Do(t.Context(), req, refuse("a"))
+		if want := made[strings.TrimPrefix(name, "batch ")]; err != nil || !got.Replayed || !maps.Equal(got.Header, want.Header) {
+			t.Errorf("%s again: %+v, %v", name, got, err)
+		}
+	}
 }
 
 func TestKey_RefusalIsStoredReplayedAndUndone(t *testing.T) {

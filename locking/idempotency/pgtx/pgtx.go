@@ -181,11 +181,12 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 		Fingerprint []byte
 		Status      int
 		Body        []byte
+		Header      map[string]string
 		Synchronous bool // there are synchronous standbys
 	}
 	// No lock: a reply is complete from the moment it is visible, and never changes.
 	stored, rows := Alongside[row](`
-		SELECT fingerprint, status, body, current_setting('synchronous_standby_names') <> ''
+		SELECT fingerprint, status, body, header, current_setting('synchronous_standby_names') <> ''
 		FROM idempotency_keys
 		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
 	var unconfirmed error
@@ -212,7 +213,7 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 	if string(first.Fingerprint) != string(req.Fingerprint[:]) {
 		return idempotency.Reply{}, true, idempotency.ErrKeyReused // as final as a reply: the first request has the key
 	}
-	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
+	return idempotency.Reply{Status: first.Status, Body: first.Body, Header: first.Header, Replayed: true}, true, nil
 }
 
 // Bound returns ctx with the limit of one Run or Read, for a request of several.

@@ -186,7 +186,7 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 		if t.op.KeyWait > 0 {
 			t.Queue("SET LOCAL lock_timeout = " + milliseconds(t.op.KeyWait))
 		}
-		t.insertKey(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...)) // never NULL
+		t.insertKey(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...), reply.Header) // the body is never NULL
 		if err := t.Step(ctx, AfterKey); err != nil {
 			return err
 		}
@@ -198,8 +198,8 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 // InsertKey is the statement that stores a key with its reply. Its first two parameters
 // are the client and the key: fault tests recognize it in the traffic to a server.
 const InsertKey = `
-	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
-	VALUES ($1, $2, $3, $4, $5)`
+	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body, header)
+	VALUES ($1, $2, $3, $4, $5, $6)`
 
 // insertKey queues the INSERT of a key with its reply. A plain INSERT: it waits for a transaction that inserts the same
 // key, and if that one commits, 23505 (unique_violation) ends the batch.
