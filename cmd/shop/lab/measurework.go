@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"shop/inventory/units"
 	"shop/locking"
 	"shop/locking/combine"
 	"shop/locking/driver"
@@ -49,6 +50,29 @@ func openTryLease(ctx context.Context, cfg Config) (subject, error) {
 		store.Close()
 		pool.Close()
 	}}, nil
+}
+
+// openUnits takes one of a hundred units. Then it is put back.
+func openUnits(ctx context.Context, cfg Config) (subject, error) {
+	pool, err := openTables(ctx, cfg)
+	if err != nil {
+		return subject{}, err
+	}
+	_, err = pool.Exec(ctx, units.Schema+`;
+		TRUNCATE stock_units;
+		INSERT INTO stock_units (sku) SELECT '`+measuredKey+`' FROM generate_series(1, 100);
+		ANALYZE stock_units`)
+	if err != nil {
+		pool.Close()
+		return subject{}, err
+	}
+	order := uuid.New()
+	return subject{before: func(ctx context.Context) error {
+		_, err := pool.Exec(ctx, `UPDATE stock_units SET order_id = NULL WHERE order_id = $1`, order)
+		return err
+	}, once: func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return units.Take(ctx, tx, measuredKey, 1, order) })
+	}, close: pool.Close}, nil
 }
 
 // openIncrement adds to a document if the result stays below a limit.

@@ -20,7 +20,6 @@ var unmeasured = map[string]string{
 	"B2":                                    "as B3, while no other client writes",
 	"C10":                                   "no operation: how long to wait for another holder",
 	"D2":                                    "no operation: what happens when a lease is lost",
-	"E6":                                    "needs several clients: make bench",
 	"E5":                                    "no operation: make prove",
 }
 
