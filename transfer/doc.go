@@ -91,8 +91,8 @@
 //
 // A hold changes once, while both account rows are locked. The statement names the state
 // that it expects, and reads the clock after all lock waits:
-// WHERE state = 'reserved' AND expires_at > clock_timestamp(). Money does not become
-// available when the time of its hold is over, but when the state expired is committed.
+// WHERE state = 'reserved' AND expires_at > clock_timestamp(). Money cannot be
+// spent when the time of its hold is over, but when the state expired is committed; Account shows it as available before.
 // Otherwise a Post that found its hold in time could find the money spent. A hold for which
 // Post has replied ErrExpired is expired.
 //
