@@ -15,7 +15,7 @@
 // mistake breaks; others may break with it. The last line, with further flags for prove, is
 // optional; the default load lasts two seconds, or as long as the fault needs.
 //
-// Each diff is applied in a temporary folder and built with go build -overlay, so the
+// Each diff is applied by git in a temporary folder and built with go build -overlay, so the
 // tree stays unchanged. prove loads the resulting program. The outcome is one of:
 //
 //	caught     the invariant that the mutant names is broken

@@ -3,10 +3,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +23,8 @@ type mutant struct {
 	Scenario  scenario
 	Invariant string   // the one that must catch it
 	Prove     []string // further flags
-	files     []fileDiff
+	diff      string
+	files     []string // that it changes, below the root of the tree
 }
 
 // scenario names a scenario of prove.
@@ -43,8 +47,11 @@ func parseMutant(name, text string) (m mutant, err error) {
 	if err := m.readHead(head); err != nil {
 		return m, fmt.Errorf("%s: %w", name, err)
 	}
-	if m.files, err = parseDiff("--- a/" + diff); err != nil {
-		return m, fmt.Errorf("%s: %w", name, err)
+	m.diff = "--- a/" + diff
+	for line := range strings.Lines(m.diff) {
+		if path, is := strings.CutPrefix(line, "+++ b/"); is {
+			m.files = append(m.files, strings.TrimSpace(path))
+		}
 	}
 	return m, nil
 }
@@ -106,19 +113,25 @@ func readAll(tree string) (all []mutant, err error) {
 	return all, err
 }
 
-// changed returns the files that the mutant changes, with the changes applied, by path.
-func (m mutant) changed(tree string) (map[string]string, error) {
-	files := map[string]string{}
-	for _, f := range m.files {
-		text, err := os.ReadFile(filepath.Join(tree, f.path))
-		if err != nil {
-			return nil, err
+// apply copies the files that the mutant changes from the tree to dir, and changes them there. A hunk may have moved since
+// the diff was made.
+func (m mutant) apply(ctx context.Context, tree, dir string) error {
+	for _, path := range m.files {
+		text, err := os.ReadFile(filepath.Join(tree, path))
+		if err == nil {
+			err = errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755), os.WriteFile(filepath.Join(dir, path), text, 0o644))
 		}
-		if files[f.path], err = f.apply(string(text)); err != nil {
-			return nil, err
+		if err != nil {
+			return err
 		}
 	}
-	return files, nil
+	cmd := exec.CommandContext(ctx, "git", "apply", "-")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)) // dir is in no repository
+	cmd.Stdin = strings.NewReader(m.diff)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("git apply: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // only keeps the named mutants; the name of a folder stands for all mutants in it.

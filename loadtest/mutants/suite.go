@@ -104,21 +104,16 @@ func (s *suite) outcome(ctx context.Context, m mutant, judge func(finding) judge
 // build builds the program of a mutant. The tree stays unchanged: an overlay replaces the changed
 // files, and only their packages are compiled again.
 func (s *suite) build(ctx context.Context, m mutant) (program string, err error) {
-	changed, err := m.changed(s.tree)
-	if err != nil {
-		return "", err
-	}
 	dir, err := os.MkdirTemp(s.temp, "")
+	if err == nil && len(m.files) > 0 {
+		err = m.apply(ctx, s.tree, dir)
+	}
 	if err != nil {
 		return "", err
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	for path, text := range changed {
-		file := filepath.Join(dir, strings.ReplaceAll(path, "/", "-"))
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			return "", err
-		}
-		overlay.Replace[filepath.Join(s.tree, filepath.FromSlash(path))] = file
+	for _, path := range m.files {
+		overlay.Replace[filepath.Join(s.tree, path)] = filepath.Join(dir, path)
 	}
 	list, err := json.Marshal(overlay)
 	if err != nil {

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
 )
 
 const (
@@ -20,8 +22,8 @@ const (
 
 // Livez reports that the process serves. It checks no database, because restarting the
 // process would not repair one.
-func (s handlers) Livez(context.Context, LivezRequestObject) (LivezResponseObject, error) {
-	return Livez200JSONResponse{Status: HealthOK}, nil
+func (s handlers) Livez(c echo.Context) error {
+	return c.JSON(http.StatusOK, Health{Status: HealthOK})
 }
 
 // Degraded lists the stores that are unreachable while the shop serves.
@@ -33,9 +35,10 @@ type Degraded struct {
 
 // Readyz reports whether this replica should get requests. It is ready without Redis,
 // etcd or MongoDB, because the other flows still work.
-func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResponseObject, error) {
+func (s handlers) Readyz(c echo.Context) error {
+	ctx := c.Request().Context()
 	if s.draining.Load() {
-		return Readyz503JSONResponse{Status: HealthDraining}, nil
+		return c.JSON(http.StatusServiceUnavailable, Health{Status: HealthDraining})
 	}
 	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK), Transfers: new(TransfersOK), Wallets: new(WalletsOK)}
 	degraded, err := s.readiness.get(ctx)
@@ -50,9 +53,9 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 	}
 	if err != nil {
 		health.Status, health.Postgres = HealthUnavailable, new(PostgresUnreachable)
-		return Readyz503JSONResponse(health), nil
+		return c.JSON(http.StatusServiceUnavailable, health)
 	}
-	return Readyz200JSONResponse(health), nil
+	return c.JSON(http.StatusOK, health)
 }
 
 // readiness keeps the last result for a while. Concurrent probes share one check. It logs each store when it becomes

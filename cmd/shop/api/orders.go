@@ -3,59 +3,68 @@
 package api
 
 import (
-	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
 
 	"shop/inventory"
 )
 
 // PlaceOrder buys. All requests with one key make one order; retries get its stored
 // reply.
-func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (PlaceOrderResponseObject, error) {
-	key, err := parseKey(r.Params.IdempotencyKey)
-	if err != nil {
-		return nil, err
+func (s handlers) PlaceOrder(c echo.Context, params PlaceOrderParams) error {
+	var body PlaceOrderJSONRequestBody
+	if err := bind(c, &body); err != nil {
+		return err
 	}
-	strategy, err := strategyOf(r.Params.Strategy, s.cfg.Lab)
+	ctx := c.Request().Context()
+	key, err := parseKey(params.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	lines, err := linesOf(r.Body.Lines)
+	strategy, err := strategyOf(params.Strategy, s.cfg.Lab)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	lines, err := linesOf(body.Lines)
+	if err != nil {
+		return err
 	}
 	intent, err := fingerprintOrder(lines)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req := inventory.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}
 	reply, err := s.cfg.Orders.BuyWith(ctx, strategy, req, lines)
-	return s.stored(reply), err
+	return s.send(c, reply, err)
 }
 
 // CancelOrder returns the stock. It needs a key as a purchase does: without a key, a
 // client whose reply was lost could not distinguish its own cancellation from another.
-func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (CancelOrderResponseObject, error) {
-	key, err := parseKey(r.Params.IdempotencyKey)
+func (s handlers) CancelOrder(c echo.Context, id OrderID, params CancelOrderParams) error {
+	ctx := c.Request().Context()
+	key, err := parseKey(params.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	intent, err := fingerprintCancel(r.ID)
+	intent, err := fingerprintCancel(id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req := inventory.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}
-	reply, err := s.cfg.Orders.Cancel(ctx, req, r.ID)
-	return s.stored(reply), err
+	reply, err := s.cfg.Orders.Cancel(ctx, req, id)
+	return s.send(c, reply, err)
 }
 
 // GetOrder looks up by id and client together, so that no separate ownership check can be
 // forgotten.
-func (s handlers) GetOrder(ctx context.Context, r GetOrderRequestObject) (GetOrderResponseObject, error) {
-	order, err := s.cfg.Orders.Order(ctx, callerOf(ctx).ID, r.ID)
+func (s handlers) GetOrder(c echo.Context, id OrderID) error {
+	ctx := c.Request().Context()
+	order, err := s.cfg.Orders.Order(ctx, callerOf(ctx).ID, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return GetOrder200JSONResponse(orderOf(order)), nil
+	return c.JSON(http.StatusOK, orderOf(order))
 }
 
 // linesOf also checks what the spec cannot express: each sku once.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/labstack/echo/v4"
+
 	"shop/inventory"
 	"shop/locking/idempotency"
 	"shop/transfer"
@@ -52,38 +54,20 @@ func encode(v any) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-// stored writes a Reply: status and body exactly as committed.
-type stored idempotency.Reply
-
-// stored counts a refusal, which is no error of this request.
-func (s handlers) stored(r idempotency.Reply) stored {
-	if r.Status >= 400 {
-		s.metrics.refusal(r.Body)
+// send writes a Reply: status and body exactly as committed. A refusal is no error of this request, and is counted.
+func (s handlers) send(c echo.Context, r idempotency.Reply, err error) error {
+	if err != nil {
+		return err
 	}
-	return stored(r)
-}
-
-func (r stored) VisitPlaceOrderResponse(w http.ResponseWriter) error     { return r.write(w) }
-func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error    { return r.write(w) }
-func (r stored) VisitCreateTransferResponse(w http.ResponseWriter) error { return r.write(w) }
-func (r stored) VisitPostTransferResponse(w http.ResponseWriter) error   { return r.write(w) }
-func (r stored) VisitVoidTransferResponse(w http.ResponseWriter) error   { return r.write(w) }
-func (r stored) VisitCreditWalletResponse(w http.ResponseWriter) error   { return r.write(w) }
-func (r stored) VisitDebitWalletResponse(w http.ResponseWriter) error    { return r.write(w) }
-func (r stored) VisitPayFromWalletResponse(w http.ResponseWriter) error  { return r.write(w) }
-
-func (r stored) write(w http.ResponseWriter) error {
 	contentType := typeJSON
 	if r.Status >= 400 {
+		s.metrics.refusal(r.Body)
 		contentType = typeProblem
 	}
-	w.Header().Set("Content-Type", contentType)
 	if r.Replayed {
-		w.Header().Set(headerReplayed, "true")
+		c.Response().Header().Set(headerReplayed, "true")
 	}
-	w.WriteHeader(r.Status)
-	_, err := w.Write(r.Body)
-	return err
+	return c.Blob(r.Status, contentType, r.Body)
 }
 
 func orderOf(o inventory.Order) Order {

@@ -157,7 +157,7 @@ func New(cfg Config) (*Server, error) {
 		s.deadline, s.authenticate, limitClients(newRates[uuid.UUID](cfg.Limits.Rate)), newShares(cfg.Limits.Share).limit,
 		s.body, s.admit, validate, s.limitKeys,
 	)
-	RegisterHandlers(s.echo, NewStrictHandler(handlers{s}, nil))
+	RegisterHandlers(s.echo, handlers{s})
 	return s, nil
 }
 

@@ -4,84 +4,95 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
 
 	"shop/transfer"
 )
 
 // CreateTransfer moves money, or holds it. Ownership of the debited account is checked
 // inside the transaction, under its lock.
-func (s handlers) CreateTransfer(ctx context.Context, r CreateTransferRequestObject) (CreateTransferResponseObject, error) {
-	move, expiresIn, err := moveOf(*r.Body)
+func (s handlers) CreateTransfer(c echo.Context, params CreateTransferParams) error {
+	var body CreateTransferJSONRequestBody
+	if err := bind(c, &body); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	move, expiresIn, err := moveOf(body)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	intent, err := fingerprintTransfer(move, expiresIn)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	service, req, err := s.transferRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.transferRequest(ctx, params.IdempotencyKey, params.Strategy, intent)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if expiresIn > 0 {
 		reply, err := service.Reserve(ctx, req, move, expiresIn)
-		return s.stored(reply), err
+		return s.send(c, reply, err)
 	}
 	reply, err := service.Transfer(ctx, req, move)
-	return s.stored(reply), err
+	return s.send(c, reply, err)
 }
 
 // PostTransfer moves held money: the amount in the body, or all of it.
-func (s handlers) PostTransfer(ctx context.Context, r PostTransferRequestObject) (PostTransferResponseObject, error) {
-	var amount int64
-	if r.Body != nil {
-		amount = r.Body.Amount
+func (s handlers) PostTransfer(c echo.Context, id TransferID, params PostTransferParams) error {
+	var body PostTransferJSONRequestBody
+	if err := bind(c, &body); err != nil {
+		return err
 	}
-	intent, err := fingerprintPost(r.ID, amount)
+	ctx := c.Request().Context()
+	intent, err := fingerprintPost(id, body.Amount)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	service, req, err := s.transferRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.transferRequest(ctx, params.IdempotencyKey, params.Strategy, intent)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	reply, err := service.Post(ctx, req, r.ID, amount)
-	return s.stored(reply), err
+	reply, err := service.Post(ctx, req, id, body.Amount)
+	return s.send(c, reply, err)
 }
 
 // VoidTransfer releases held money.
-func (s handlers) VoidTransfer(ctx context.Context, r VoidTransferRequestObject) (VoidTransferResponseObject, error) {
-	intent, err := fingerprintVoid(r.ID)
+func (s handlers) VoidTransfer(c echo.Context, id TransferID, params VoidTransferParams) error {
+	ctx := c.Request().Context()
+	intent, err := fingerprintVoid(id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	service, req, err := s.transferRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.transferRequest(ctx, params.IdempotencyKey, params.Strategy, intent)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	reply, err := service.Void(ctx, req, r.ID)
-	return s.stored(reply), err
+	reply, err := service.Void(ctx, req, id)
+	return s.send(c, reply, err)
 }
 
 // GetTransfer looks up by id and client together, as GetOrder does.
-func (s handlers) GetTransfer(ctx context.Context, r GetTransferRequestObject) (GetTransferResponseObject, error) {
-	t, err := s.cfg.Books.Find(ctx, callerOf(ctx).ID, r.ID)
+func (s handlers) GetTransfer(c echo.Context, id TransferID) error {
+	ctx := c.Request().Context()
+	t, err := s.cfg.Books.Find(ctx, callerOf(ctx).ID, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return GetTransfer200JSONResponse(transferOf(t)), nil
+	return c.JSON(http.StatusOK, transferOf(t))
 }
 
 // GetAccount returns the committed balance with its latest entries.
-func (s handlers) GetAccount(ctx context.Context, r GetAccountRequestObject) (GetAccountResponseObject, error) {
-	account, err := s.cfg.Books.Account(ctx, callerOf(ctx).ID, r.ID)
+func (s handlers) GetAccount(c echo.Context, id UUID) error {
+	ctx := c.Request().Context()
+	account, err := s.cfg.Books.Account(ctx, callerOf(ctx).ID, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return GetAccount200JSONResponse(accountOf(account)), nil
+	return c.JSON(http.StatusOK, accountOf(account))
 }
 
 // transferRequest returns the Service and the idempotent request of a route that moves
