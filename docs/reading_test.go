@@ -36,7 +36,7 @@ var (
 		"locking/etcdlock.Take", "locking/etcdlock.Keep", "locking/etcdlock.Free",
 	}, nil}
 	purchase = list{"inventory.md", "Read the code", 17, 1800, []string{
-		"inventory.BuyWith", "inventory.redisRow",
+		"inventory.Buy", "inventory.redisRow",
 	}, &redisLock}
 	fencedTransfer = list{"transfer.md", "Read the code", 20, 2200, []string{
 		"transfer.Transfer", "transfer.etcdFenced",

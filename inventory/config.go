@@ -54,19 +54,30 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{
 		cfg: cfg, db: db,
 		bypass:  make(chan struct{}, max(1, int(cfg.Pool.Config().MaxConns)/2)),
-		logBusy: rate.Sometimes{Interval: 10 * time.Second},
+		logBusy: &rate.Sometimes{Interval: 10 * time.Second},
 	}
 	s.breaker = s.newBreaker()
 	if len(cfg.Hot) > 0 {
-		if _, err := s.method(together); err != nil {
+		if _, err := s.find(together); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := s.method(cfg.Strategy); err != nil || cfg.Locks == nil {
+	if s.method, err = s.find(cfg.Strategy); err != nil || cfg.Locks == nil {
 		return s, err
 	}
 	s.together, err = s.newCombiner()
 	return s, err
+}
+
+// With returns a copy of s with another strategy, safe or not, for all products. The copy has the same queues.
+func (s *Service) With(strategy string) (*Service, error) {
+	m, err := s.find(strategy)
+	if err != nil {
+		return nil, err
+	}
+	other := *s
+	other.method, other.cfg.Strategy, other.cfg.Hot = m, m.Name, nil
+	return &other, nil
 }
 
 // EventKind is a kind of counted event.

@@ -9,7 +9,11 @@ var LockKey = lockKey
 
 func LockKeys(skus []string) []int64 { return (&purchase{skus: skus}).lockKeys() }
 
-// Buy calls BuyWith with the Service's own strategy.
-func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
-	return s.BuyWith(ctx, "", req, lines)
+// BuyWith buys with a strategy.
+func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
+	other, err := s.With(strategy)
+	if err != nil {
+		return Reply{}, err
+	}
+	return other.Buy(ctx, req, lines)
 }

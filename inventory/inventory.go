@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,19 +66,19 @@ type Service struct {
 	db       *pgtx.DB
 	breaker  *breaker.Breaker // in front of cfg.Locks
 	bypass   chan struct{}    // one slot for each purchase that goes on without the lock
-	logBusy  rate.Sometimes
+	logBusy  *rate.Sometimes
+	method   method
 	together *combine.Combiner[*purchase, Reply] // nil without cfg.Locks
 }
 
-// BuyWith takes all lines from stock, or none, with the given strategy, even an
-// unsafe one. An empty strategy means the Service's own, or "combined" for a product of Config.Hot.
+// Buy takes all lines from stock, or none.
 //
 // A nil error means that the Reply is stored under the request's key: the order, or a refusal. While the key is
 // kept (pgtx.KeysKept), every retry gets the same bytes. Errors are not stored.
-func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
-	m, err := s.method(strategy, lines...)
-	if err != nil {
-		return Reply{}, err
+func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
+	m := s.method
+	if len(lines) == 1 && slices.Contains(s.cfg.Hot, lines[0].SKU) {
+		m, _ = s.find(together) // New has found it
 	}
 	p, err := newPurchase(m.Name, req, lines)
 	if err != nil {

@@ -63,12 +63,8 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
 		return reply, err
 	}
-	m, err := s.method(s.cfg.Strategy)
-	if err != nil {
-		return Reply{}, err
-	}
-	if m.cancel != nil {
-		return m.cancel(s, ctx, req, id)
+	if s.method.cancel != nil {
+		return s.method.cancel(s, ctx, req, id)
 	}
 	return s.cancel(ctx, req, id)
 }

@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,12 +46,8 @@ var methods = []method{
 
 const together = "combined" // for the products of Config.Hot
 
-// method finds a strategy, and checks that Config has its stores. "" is the Service's own, or that of a hot product.
-func (s *Service) method(name string, lines ...Line) (method, error) {
-	if name == "" && len(lines) == 1 && slices.Contains(s.cfg.Hot, lines[0].SKU) {
-		name = together
-	}
-	name = cmp.Or(name, s.cfg.Strategy)
+// find finds a strategy, and checks that Config has its stores.
+func (s *Service) find(name string) (method, error) {
 	n := slices.IndexFunc(methods, func(m method) bool { return m.Name == name })
 	switch {
 	case n < 0:

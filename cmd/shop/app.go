@@ -184,10 +184,20 @@ func (a *app) closing() {
 	}
 }
 
+// buyers returns the Services that sell, by strategy.
+func (a *app) buyers(own *inventory.Service) api.Orders {
+	return func(strategy string) (api.Buyer, error) {
+		if strategy == "" {
+			return own, nil
+		}
+		return own.With(strategy)
+	}
+}
+
 // apiConfig is the configuration of the API.
 func (c *serveCmd) apiConfig(a *app, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
-		Pool: a.pool, Orders: service, Catalog: service, Books: a.transfers.books, Transfers: a.transfers.with, Wallets: a.wallets.with,
+		Pool: a.pool, Orders: a.buyers(service), Catalog: service, Books: a.transfers.books, Transfers: a.transfers.with, Wallets: a.wallets.with,
 		Ready: func(ctx context.Context) (api.Degraded, error) { return a.ready(ctx, service) },
 		Audit: a.auditNumbers,
 		Log:   log, Metrics: reg,

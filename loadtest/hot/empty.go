@@ -32,9 +32,9 @@ const inFlight = 4096
 type empty struct{ Postgres, Listen string }
 
 // noDomain answers without work. The API reads and checks the same request, and writes an answer of the same size.
-type noDomain struct{ *inventory.Service }
+type noDomain struct{}
 
-func (noDomain) BuyWith(_ context.Context, _ string, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
+func (noDomain) Buy(_ context.Context, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
 	order := inventory.Order{
 		ID: uuid.New(), Client: req.Client, Status: inventory.Confirmed, Currency: "EUR", Total: 100 * lines[0].Quantity, CreatedAt: time.Now().UTC(),
 		Lines: []inventory.OrderLine{{SKU: lines[0].SKU, Quantity: lines[0].Quantity, UnitPrice: 100}},
@@ -82,7 +82,8 @@ func newEmpty(pool *pgxpool.Pool) (*api.Server, error) {
 		return nil, err
 	}
 	return api.New(api.Config{
-		Pool: pool, Orders: noDomain{service}, Catalog: service, Books: books,
+		Pool: pool, Catalog: service, Books: books,
+		Orders:    func(string) (api.Buyer, error) { return noDomain{}, nil },
 		Transfers: func(string) (*transfer.Service, error) { return nil, unused },
 		Wallets:   func(string) (*wallet.Service, error) { return nil, unused },
 		Ready:     func(context.Context) (api.Degraded, error) { return api.Degraded{}, nil },

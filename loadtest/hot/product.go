@@ -82,7 +82,7 @@ func purchases(service *inventory.Service, many bool) func(context.Context) erro
 		}
 		req := idempotency.Request{Client: uuid.New(), Key: uuid.NewString(), Fingerprint: [32]byte{1}}
 		return answered(func() error {
-			_, err := service.BuyWith(ctx, "", req, lines)
+			_, err := service.Buy(ctx, req, lines)
 			return err
 		})
 	}

@@ -74,7 +74,7 @@ func (s *shop) refused(limit string) (n float64) {
 
 // heldOrders hold purchases until they are released, before anything is done.
 type heldOrders struct {
-	api.Orders
+	api.Buyer
 	in    chan struct{}
 	out   chan struct{}
 	letGo func()
@@ -82,17 +82,19 @@ type heldOrders struct {
 
 // holdOrders returns the same shop with held purchases.
 func (s *shop) holdOrders(inFlight int) (*shop, heldOrders) {
-	orders := heldOrders{Orders: s.service, in: make(chan struct{}, 100), out: make(chan struct{})}
+	orders := heldOrders{Buyer: s.service, in: make(chan struct{}, 100), out: make(chan struct{})}
 	orders.letGo = sync.OnceFunc(func() { close(orders.out) })
-	holding := s.besideWith(func(c *api.Config) { c.Orders, c.Limits.InFlight, c.Limits.Request = orders, inFlight, time.Minute })
+	holding := s.besideWith(func(c *api.Config) {
+		c.Orders, c.Limits.InFlight, c.Limits.Request = selling(orders), inFlight, time.Minute
+	})
 	s.t.Cleanup(orders.letGo)
 	return holding, orders
 }
 
-func (h heldOrders) BuyWith(ctx context.Context, strategy string, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
+func (h heldOrders) Buy(ctx context.Context, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
 	h.in <- struct{}{}
 	<-h.out
-	return h.Orders.BuyWith(ctx, strategy, req, lines)
+	return h.Buyer.Buy(ctx, req, lines)
 }
 
 func TestAdmission_SlowBodiesAreNotInFlight(t *testing.T) {

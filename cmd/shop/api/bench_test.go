@@ -18,16 +18,16 @@ import (
 )
 
 // atOnce is a domain that costs nothing, so the benchmark measures this package alone.
-type atOnce struct{ Orders }
+type atOnce struct{}
 
-func (atOnce) BuyWith(context.Context, string, inventory.Request, []inventory.Line) (inventory.Reply, error) {
+func (atOnce) Buy(context.Context, inventory.Request, []inventory.Line) (inventory.Reply, error) {
 	return Encode(inventory.Order{ID: uuid.Nil, Status: inventory.Confirmed, Currency: "EUR"}, nil)
 }
 
 // BenchmarkBuy_APIOverhead is what HTTP, keys, limits, validation and the log cost.
 func BenchmarkBuy_APIOverhead(b *testing.B) {
 	s := unconnected(b, func(c *Config) {
-		c.Orders, c.Log = atOnce{}, slog.New(slog.NewJSONHandler(io.Discard, nil))
+		c.Orders, c.Log = func(string) (Buyer, error) { return atOnce{}, nil }, slog.New(slog.NewJSONHandler(io.Discard, nil))
 	})
 	key := newKey()
 	s.keyring.held[[32]byte(hashKey(key))] = heldKey{client: Client{ID: uuid.New()}, until: time.Now().Add(time.Hour)}

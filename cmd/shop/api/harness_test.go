@@ -62,7 +62,12 @@ func open(t *testing.T, options ...option) *shop {
 	}
 	s.service = must(inventory.New(stock))(t)
 	if front.Orders == nil {
-		front.Orders = s.service
+		front.Orders = func(strategy string) (api.Buyer, error) {
+			if strategy == "" {
+				return s.service, nil
+			}
+			return s.service.With(strategy)
+		}
 	}
 	front.Catalog = s.service
 	s.openTransferBackend(&front)
@@ -138,3 +143,6 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
+
+// selling sells with one Buyer, whatever the strategy is.
+func selling(b api.Buyer) api.Orders { return func(string) (api.Buyer, error) { return b, nil } }

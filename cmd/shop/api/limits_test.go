@@ -97,11 +97,10 @@ func TestLimits_APanicIsA500WithAFixedText(t *testing.T) {
 
 // scripted replaces the domain, and returns errors that are rare in the real one.
 type scripted struct {
-	api.Orders
 	err error
 }
 
-func (s scripted) BuyWith(context.Context, string, inventory.Request, []inventory.Line) (inventory.Reply, error) {
+func (s scripted) Buy(context.Context, inventory.Request, []inventory.Line) (inventory.Reply, error) {
 	return inventory.Reply{}, s.err
 }
 
@@ -123,7 +122,7 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			s := open(t, func(front *api.Config, _ *inventory.Config) {
-				front.Orders = scripted{err: fmt.Errorf("%s: %w", secret, c.err)}
+				front.Orders = selling(scripted{err: fmt.Errorf("%s: %w", secret, c.err)})
 			})
 			a := s.buy("k", "coffee", "1").want(t, c.status, c.typ)
 			if strings.Contains(string(a.body), "hunter2") {

@@ -34,8 +34,12 @@ func (s handlers) PlaceOrder(c echo.Context, params PlaceOrderParams) error {
 	if err != nil {
 		return err
 	}
+	buyer, err := s.cfg.Orders(strategy)
+	if err != nil {
+		return err
+	}
 	req := inventory.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}
-	reply, err := s.cfg.Orders.BuyWith(ctx, strategy, req, lines)
+	reply, err := buyer.Buy(ctx, req, lines)
 	return s.send(c, reply, err)
 }
 
@@ -52,7 +56,7 @@ func (s handlers) CancelOrder(c echo.Context, id OrderID, params CancelOrderPara
 		return err
 	}
 	req := inventory.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}
-	reply, err := s.cfg.Orders.Cancel(ctx, req, id)
+	reply, err := s.cfg.Catalog.Cancel(ctx, req, id)
 	return s.send(c, reply, err)
 }
 
@@ -60,7 +64,7 @@ func (s handlers) CancelOrder(c echo.Context, id OrderID, params CancelOrderPara
 // forgotten.
 func (s handlers) GetOrder(c echo.Context, id OrderID) error {
 	ctx := c.Request().Context()
-	order, err := s.cfg.Orders.Order(ctx, callerOf(ctx).ID, id)
+	order, err := s.cfg.Catalog.Order(ctx, callerOf(ctx).ID, id)
 	if err != nil {
 		return err
 	}

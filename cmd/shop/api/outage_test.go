@@ -64,7 +64,7 @@ func TestOutage_AReadWithoutItsDatabaseIs503AndNot500(t *testing.T) {
 	pool := pgtest.Pool(t, "postgres://none@127.0.0.1:1/none?sslmode=disable")
 	away := s.besideWith(func(c *api.Config) {
 		stock := must(inventory.New(inventory.Config{Pool: pool, Strategy: "row", Encode: api.Encode}))(t)
-		c.Orders, c.Catalog = stock, stock
+		c.Orders, c.Catalog = selling(stock), stock
 		c.Books = must(transfer.New(transfer.Config{Pool: pool, Strategy: "row", Encode: api.EncodeTransfer}))(t)
 	})
 	for _, path := range []string{

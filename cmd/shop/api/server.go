@@ -23,17 +23,20 @@ import (
 	"shop/wallet"
 )
 
-// Orders serves the routes under /v1/orders; *inventory.Service implements it.
-type Orders interface {
-	BuyWith(ctx context.Context, strategy string, req inventory.Request, lines []inventory.Line) (inventory.Reply, error)
-	Cancel(ctx context.Context, req inventory.Request, id uuid.UUID) (inventory.Reply, error)
-	Order(ctx context.Context, client, id uuid.UUID) (inventory.Order, error)
+// Buyer takes stock; *inventory.Service implements it.
+type Buyer interface {
+	Buy(ctx context.Context, req inventory.Request, lines []inventory.Line) (inventory.Reply, error)
 }
 
-// Catalog serves the routes under /v1/products; *inventory.Service implements it.
+// Orders returns the Buyer with a strategy; "" means the configured one.
+type Orders func(strategy string) (Buyer, error)
+
+// Catalog serves the routes of products and orders that need no strategy; *inventory.Service implements it.
 type Catalog interface {
 	Products(ctx context.Context) ([]inventory.Product, error)
 	Product(ctx context.Context, sku string) (inventory.Product, error)
+	Order(ctx context.Context, client, id uuid.UUID) (inventory.Order, error)
+	Cancel(ctx context.Context, req inventory.Request, id uuid.UUID) (inventory.Reply, error)
 }
 
 // Books reads transfers and accounts, which needs no locks; *transfer.Service

@@ -100,7 +100,7 @@ func unconnected(t testing.TB, settings ...func(*Config)) *Server {
 	}
 	t.Cleanup(pool.Close)
 	cfg := Config{
-		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil),
+		Pool: pool, Orders: func(string) (Buyer, error) { return nil, nil }, Catalog: (*inventory.Service)(nil),
 		Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With, Wallets: (*wallet.Service)(nil).With,
 		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },

@@ -81,7 +81,8 @@ func serveShop(t *testing.T) *byHand {
 			Strategies: map[string][]string{"orders": {"row", "atomic"}, "transfers": {"row"}, "wallets": {"lockid"}},
 		}
 		s.api, err = api.New(api.Config{
-			Pool: s.db.Pool, Orders: s.orders, Catalog: s.orders, Books: money, Log: cfg.Log, Metrics: prometheus.NewRegistry(),
+			Pool: s.db.Pool, Catalog: s.orders, Books: money, Log: cfg.Log, Metrics: prometheus.NewRegistry(),
+			Orders:    func(strategy string) (api.Buyer, error) { return s.orders.With(cmp.Or(strategy, "row")) },
 			Transfers: func(strategy string) (*transfer.Service, error) { return money.With(cmp.Or(strategy, "row")) },
 			Wallets:   func(strategy string) (*wallet.Service, error) { return wallets.With(cmp.Or(strategy, "lockid")) },
 			Ready:     func(context.Context) (api.Degraded, error) { return api.Degraded{}, nil },
@@ -188,7 +189,7 @@ func TestShop_AWindowSeesWhatAllOthersDo(t *testing.T) {
 	if status, _, body := s.ask("bob", "wallets/"+bob.Wallet.String()+"/payments", "k3", `{"to":"`+alice.Wallet.String()+`","amount":700}`); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
-	reply, err := s.orders.BuyWith(t.Context(), "", inventory.Request{Client: uuid.New(), Key: "k4", Fingerprint: [32]byte{1}}, []inventory.Line{{SKU: "coffee", Quantity: 2}})
+	reply, err := s.orders.Buy(t.Context(), inventory.Request{Client: uuid.New(), Key: "k4", Fingerprint: [32]byte{1}}, []inventory.Line{{SKU: "coffee", Quantity: 2}})
 	if err != nil || reply.Status != http.StatusCreated { // as another replica does for another client
 		t.Fatal(reply, err)
 	}

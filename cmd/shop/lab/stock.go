@@ -118,7 +118,7 @@ func (s *stock) replica(ctx context.Context, r *replica) (act, error) {
 		return false
 	}
 	return func(ctx context.Context, req idempotency.Request, _ int) (idempotency.Reply, error) {
-		return service.BuyWith(ctx, s.lane.strategy.Name, req, []inventory.Line{{SKU: s.sku, Quantity: 1}})
+		return service.Buy(ctx, req, []inventory.Line{{SKU: s.sku, Quantity: 1}})
 	}, nil
 }
 
