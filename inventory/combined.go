@@ -126,7 +126,10 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 			return nil, err
 		}
 		made, sold := s.decideAll(batch, open, *items, limits)
-		recordAll(tx, sold)
+		if len(sold) > 0 {
+			takeAll(tx, sold)
+			recordSales(tx, sold...)
+		}
 		limits.record(tx)
 		return made, nil
 	})
@@ -141,12 +144,6 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 		return nil, combine.OfOne(errAlone)
 	}
 	return nil, err
-}
-
-// sale is a purchase that was accepted.
-type sale struct {
-	*purchase
-	order Order
 }
 
 // decideAll decides the open purchases in their order, each with the stock and the limits that those before it left.
@@ -175,34 +172,14 @@ func (s *Service) decideAll(batch []*purchase, open []int, items []item, limits 
 	return made, sold
 }
 
-// recordAll queues what take and record queue for each of the purchases, in as many statements as for one.
-func recordAll(tx *pgtx.Tx, sold []sale) {
-	if len(sold) == 0 {
-		return
-	}
-	sku, total := sold[0].skus[0], int64(0)
-	ids, clients, keys := make([][16]byte, len(sold)), make([][16]byte, len(sold)), make([]string, len(sold))
-	quantities, prices, totals := make([]int64, len(sold)), make([]int64, len(sold)), make([]int64, len(sold))
-	for n, s := range sold {
-		ids[n], clients[n], keys[n] = s.order.ID, s.Client, s.Key
-		quantities[n], prices[n], totals[n] = s.lines[0].Quantity, s.order.Lines[0].UnitPrice, s.order.Total
-		total += quantities[n]
+// takeAll queues what take queues for each of the purchases, in one statement.
+func takeAll(tx *pgtx.Tx, sold []sale) {
+	total := int64(0)
+	for _, s := range sold {
+		total += s.lines[0].Quantity
 	}
 	tx.Queue(`
 		UPDATE products
 		SET stock = stock - $2, version = version + 1
-		WHERE sku = $1`, sku, total)
-	tx.Queue(`
-		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
-		SELECT o.id, o.client, o.key, 'confirmed', o.total, $5
-		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[]) AS o (id, client, key, total)`,
-		ids, clients, keys, totals, sold[0].order.Currency)
-	tx.Queue(`
-		INSERT INTO order_lines (order_id, sku, quantity, unit_price)
-		SELECT l.order_id, $1, l.quantity, l.price
-		FROM unnest($2::uuid[], $3::bigint[], $4::bigint[]) AS l (order_id, quantity, price)`, sku, ids, quantities, prices)
-	tx.Queue(`
-		INSERT INTO stock_movements (sku, kind, quantity, order_id)
-		SELECT $1, 'sale', -m.quantity, m.order_id
-		FROM unnest($2::uuid[], $3::bigint[]) AS m (order_id, quantity)`, sku, ids, quantities)
+		WHERE sku = $1`, sold[0].skus[0], total)
 }

@@ -148,27 +148,45 @@ func (p *purchase) take(tx *pgtx.Tx) {
 	tx.KeyHere() // rows before the key, even if this UPDATE is what locks them
 }
 
+// sale is a purchase that was accepted.
+type sale struct {
+	*purchase
+	order Order
+}
+
 // record queues the order, its lines, and the movements. The reply is stored with the key.
 func (s *Service) record(ctx context.Context, tx *pgtx.Tx, p *purchase, items []item, order Order) (Reply, error) {
 	if err := p.countLimited(ctx, tx, items); err != nil {
 		return Reply{}, err
 	}
-	tx.Queue(`
-		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
-		VALUES ($1, $2, $3, 'confirmed', $4, $5)`,
-		order.ID, order.Client, p.Key, order.Total, order.Currency)
-	quantities, prices := make([]int64, len(order.Lines)), make([]int64, len(order.Lines))
-	for i, l := range order.Lines {
-		quantities[i], prices[i] = l.Quantity, l.UnitPrice
+	recordSales(tx, sale{p, order})
+	return s.cfg.Encode(order, nil)
+}
+
+// recordSales queues the same statements for several orders as for one.
+func recordSales(tx *pgtx.Tx, sold ...sale) {
+	n := len(sold)
+	ids, clients, keys, totals, currencies := make([][16]byte, n), make([][16]byte, n), make([]string, n), make([]int64, n), make([]string, n)
+	var orders [][16]byte // of the lines
+	var skus []string
+	var quantities, prices []int64
+	for i, s := range sold {
+		ids[i], clients[i], keys[i], totals[i], currencies[i] = s.order.ID, s.Client, s.Key, s.order.Total, s.order.Currency
+		for _, l := range s.order.Lines {
+			orders, skus, quantities, prices = append(orders, s.order.ID), append(skus, l.SKU), append(quantities, l.Quantity), append(prices, l.UnitPrice)
+		}
 	}
 	tx.Queue(`
+		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
+		SELECT o.id, o.client, o.key, 'confirmed', o.total, o.currency
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::text[]) AS o (id, client, key, total, currency)`,
+		ids, clients, keys, totals, currencies)
+	tx.Queue(`
 		INSERT INTO order_lines (order_id, sku, quantity, unit_price)
-		SELECT $1, l.* FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS l`,
-		order.ID, p.skus, quantities, prices)
+		SELECT l.*
+		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[]) AS l`, orders, skus, quantities, prices)
 	tx.Queue(`
 		INSERT INTO stock_movements (sku, kind, quantity, order_id)
-		SELECT l.sku, 'sale', -l.quantity, $1
-		FROM unnest($2::text[], $3::bigint[]) AS l(sku, quantity)`,
-		order.ID, p.skus, quantities)
-	return s.cfg.Encode(order, nil)
+		SELECT l.sku, 'sale', -l.quantity, l.order_id
+		FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS l (order_id, sku, quantity)`, orders, skus, quantities)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/combine"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
@@ -59,7 +60,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Count = func(EventKind, string) {}
 	}
 	cfg.Strategy = cmp.Or(cfg.Strategy, "etcd-fenced")
-	s := &Service{cfg: cfg, db: db, batched: (*Service).combined, owners: &owned{}}
+	s := &Service{cfg: cfg, db: db, batched: (*Service).combined, owners: &combine.Owners[uuid.UUID, uuid.UUID]{}}
 	s.breaker = s.newBreaker()
 	switch {
 	case cfg.Locks != nil && cfg.Epoch != "":

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +65,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	}
 	// Before any lock: a replay needs no account and no etcd, and a request for
 	// another client's account waits in no queue. The owner of an account never changes.
-	if s.batches(o) && s.owners.has(m.From, req.Client) {
+	if s.batches(o) && s.owners.Has(m.From, req.Client) {
 		return s.run(ctx, o) // a batch looks up its keys itself
 	}
 	owner, owners := pgtx.Alongside[uuid.UUID](`SELECT owner_id FROM accounts WHERE id = $1`, m.From)
@@ -79,7 +78,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	case (*owners)[0] != req.Client:
 		return Reply{}, fmt.Errorf("%w: %s", ErrForbidden, m.From)
 	}
-	s.owners.add(m.From, req.Client)
+	s.owners.Add(m.From, req.Client)
 	return s.run(ctx, o)
 }
 
@@ -89,28 +88,6 @@ func (s *Service) batches(o *operation) bool { return o.move != nil && (s.batch 
 // hot reports whether both accounts are in Config.Hot.
 func (s *Service) hot(m Move) bool {
 	return slices.Contains(s.cfg.Hot, m.From) && slices.Contains(s.cfg.Hot, m.To)
-}
-
-// owned remembers the owners of some accounts: those whose transfers wait for batches should not cost a lookup each.
-type owned struct {
-	mu sync.Mutex
-	by map[uuid.UUID]uuid.UUID
-}
-
-func (o *owned) has(account, owner uuid.UUID) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	by, known := o.by[account]
-	return known && by == owner
-}
-
-func (o *owned) add(account, owner uuid.UUID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by == nil || len(o.by) >= 10_000 {
-		o.by = map[uuid.UUID]uuid.UUID{}
-	}
-	o.by[account] = owner
 }
 
 // check refuses a move that is invalid between any accounts, before anything is locked.

@@ -99,12 +99,12 @@ func (e *InsufficientFundsError) Is(target error) bool { return target == ErrIns
 type Service struct {
 	cfg      Config // with New's defaults
 	db       *pgtx.DB
-	method   runFunc // the strategy's
-	batched  runFunc // of transfers that wait for a batch
-	owners   *owned
-	batch    bool                                 // all do, since the strategy is combined
-	breaker  *breaker.Breaker                     // in front of the lock store
-	together *combine.Combiner[*operation, Reply] // nil without a lock store and an epoch
+	method   runFunc                               // the strategy's
+	batched  runFunc                               // of transfers that wait for a batch
+	owners   *combine.Owners[uuid.UUID, uuid.UUID] // of accounts
+	batch    bool                                  // all do, since the strategy is combined
+	breaker  *breaker.Breaker                      // in front of the lock store
+	together *combine.Combiner[*operation, Reply]  // nil without a lock store and an epoch
 }
 
 // Step is a point of a transfer at which a test may stop, slow or kill the process.

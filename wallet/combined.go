@@ -95,33 +95,6 @@ func (s *Service) newCombiner(queueMax int, log *slog.Logger) (*combine.Combiner
 	})
 }
 
-// owners remembers wallets, each with its owner, which never changes: a statement for each operation of a batch would
-// cost more than its share of the batch.
-type owners struct {
-	mu sync.Mutex
-	of map[uuid.UUID]uuid.UUID
-}
-
-// ownersMax bounds the memory.
-const ownersMax = 10_000
-
-// has reports whether it is known that the operation, which has one wallet, is its client's to make.
-func (w *owners) has(op Operation) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	owner, known := w.of[op.Wallet]
-	return known && owner == op.Client && op.To == nil
-}
-
-func (w *owners) add(op Operation) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.of == nil || len(w.of) >= ownersMax {
-		w.of = map[uuid.UUID]uuid.UUID{}
-	}
-	w.of[op.Wallet] = op.Client
-}
-
 // applyTogether applies operations on one wallet in one transaction.
 func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*operation) (results []combine.Result[Reply], err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)

@@ -31,8 +31,8 @@ type Service struct {
 	queues     *queues // nil: there are none
 	together   *combine.Combiner[*operation, Reply]
 	hot        []uuid.UUID
-	owners     *owners
-	turns      *turns // of the batches
+	owners     *combine.Owners[uuid.UUID, uuid.UUID] // of wallets
+	turns      *turns                                // of the batches
 }
 
 // New checks cfg and returns a Service. It does no I/O.
@@ -42,7 +42,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	db := durable(cfg.Database)
 	s := &Service{
-		owners:     &owners{},
+		owners:     &combine.Owners[uuid.UUID, uuid.UUID]{},
 		client:     db.Client(),
 		wallets:    db.Collection("wallets"),
 		entries:    db.Collection("wallet_entries"),
@@ -105,11 +105,11 @@ func (s *Service) request(ctx context.Context, o *operation) (Reply, error) {
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
-	if s.method.Name != together || !s.owners.has(o.intent) {
+	if s.method.Name != together || o.intent.To != nil || !s.owners.Has(o.intent.Wallet, o.intent.Client) {
 		if err := s.allowed(ctx, o); err != nil {
 			return Reply{}, toPublic(ctx, err)
 		}
-		s.owners.add(o.intent)
+		s.owners.Add(o.intent.Wallet, o.intent.Client)
 	}
 	reply, err := s.method.run(s, ctx, o)
 	_ = s.step(ctx, AfterRelease)
