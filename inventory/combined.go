@@ -39,7 +39,7 @@ func (s *Service) combined(ctx context.Context, p *purchase) (Reply, error) {
 	err := s.breaker.Allow(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", combine.ErrNoLease, err)
-	} else if reply, doErr := s.together.Do(ctx, p, "product/"+p.skus[0]); doErr == nil { // the key of redis+row
+	} else if reply, doErr := s.combiner.Do(ctx, p, "product/"+p.skus[0]); doErr == nil { // the key of redis+row
 		return reply, nil
 	} else if err = doErr; errors.Is(err, combine.ErrNoLease) && !errors.Is(err, locking.ErrBusy) {
 		s.breaker.Failed(err)
@@ -82,17 +82,17 @@ func (s *Service) decideAlone(ctx context.Context, p *purchase, why error) (Repl
 // Close waits until the purchases that wait for a batch are answered, and its lock is released. Call it before the
 // lock store is closed, and send no more purchases.
 func (s *Service) Close() {
-	if s.together != nil {
-		s.together.Close()
+	if s.combiner != nil {
+		s.combiner.Close()
 	}
 }
 
 // Queued returns how many purchases wait for a batch.
-func (s *Service) Queued() int { return s.together.Queued() }
+func (s *Service) Queued() int { return s.combiner.Queued() }
 
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
-		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyTogether,
+		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyBatch,
 		Guarded: true,
 		Log:     s.cfg.Log,
 		Merged:  Reply.Again,
@@ -104,14 +104,14 @@ func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 // batches that follow.
 var errAlone = errors.New("inventory: the purchase cannot be in a batch")
 
-// buyTogether runs purchases of one product in one transaction.
-func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
+// buyBatch runs purchases of one product in one transaction.
+func (s *Service) buyBatch(ctx context.Context, _ locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
 	requests := make([]*pgtx.Op, len(batch))
 	for n, p := range batch {
 		requests[n] = p.Op
 	}
 	var items *[]item
-	results, err := s.db.RunAll(ctx, together, requests, func(tx *pgtx.Tx) {
+	results, err := s.db.RunAll(ctx, nameCombined, requests, func(tx *pgtx.Tx) {
 		items = pgtx.QueueRows[item](tx, `
 			SELECT sku, price, currency, stock, version, client_max, now()
 			FROM products

@@ -58,14 +58,14 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.breaker = s.newBreaker()
 	if len(cfg.Hot) > 0 {
-		if _, err := s.find(together); err != nil {
+		if _, err := s.find(nameCombined); err != nil {
 			return nil, err
 		}
 	}
 	if s.method, err = s.find(cfg.Strategy); err != nil || cfg.Locks == nil {
 		return s, err
 	}
-	s.together, err = s.newCombiner()
+	s.combiner, err = s.newCombiner()
 	return s, err
 }
 

@@ -68,7 +68,7 @@ type Service struct {
 	bypass   chan struct{}    // one slot for each purchase that goes on without the lock
 	logBusy  *rate.Sometimes
 	method   method
-	together *combine.Combiner[*purchase, Reply] // nil without cfg.Locks
+	combiner *combine.Combiner[*purchase, Reply] // nil without cfg.Locks
 }
 
 // Buy takes all lines from stock, or none.
@@ -78,7 +78,7 @@ type Service struct {
 func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
 	m := s.method
 	if len(lines) == 1 && slices.Contains(s.cfg.Hot, lines[0].SKU) {
-		m, _ = s.find(together) // New has found it
+		m, _ = s.find(nameCombined) // New has found it
 	}
 	p, err := newPurchase(m.Name, req, lines)
 	if err != nil {

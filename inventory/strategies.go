@@ -44,7 +44,7 @@ var methods = []method{
 	{Strategy{"advisory-try", true, postgres, "advisory with pg_try_advisory_xact_lock: a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil, false},
 }
 
-const together = "combined" // for the products of Config.Hot
+const nameCombined = "combined" // for the products of Config.Hot
 
 // find finds a strategy, and checks that Config has its stores.
 func (s *Service) find(name string) (method, error) {

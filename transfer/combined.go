@@ -17,8 +17,8 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// together is the strategy of this file.
-const together = "combined"
+// nameCombined is the strategy of this file.
+const nameCombined = "combined"
 
 // The bounds of a batch. So many transfers become unknown together if their COMMIT is not answered. trust is how
 // much of the lease must be left when a batch begins: the wait for a key (pgtx.BatchKeyWait), and several times what its
@@ -50,7 +50,7 @@ func (s *Service) combined(ctx context.Context, o *operation) (Reply, error) {
 	err := s.allowed(ctx)
 	if err == nil {
 		var reply Reply
-		if reply, err = s.together.Do(ctx, o, s.waitsFor(o)...); err == nil {
+		if reply, err = s.combiner.Do(ctx, o, s.waitsFor(o)...); err == nil {
 			return reply, nil
 		}
 	}
@@ -91,19 +91,19 @@ func (s *Service) waitsFor(o *operation) []string {
 // Close waits until the transfers that wait for a batch are answered, and its lock is released. Call it before the
 // lock store is closed, and send no more transfers.
 func (s *Service) Close() {
-	if s.together != nil {
-		s.together.Close()
+	if s.combiner != nil {
+		s.combiner.Close()
 	}
 }
 
 // Queued returns how many transfers wait for a batch.
-func (s *Service) Queued() int { return s.together.Queued() }
+func (s *Service) Queued() int { return s.combiner.Queued() }
 
 func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own := *s
-	own.cfg.Strategy = together // what a batch counts, whatever the strategy of its transfers is
+	own.cfg.Strategy = nameCombined // what a batch counts, whatever the strategy of its transfers is
 	return combine.New(combine.Config[*operation, Reply]{
-		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: own.moveTogether,
+		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: own.moveBatch,
 		Guarded: true,
 		Log:     s.cfg.Log,
 		Merged:  Reply.Again,
@@ -111,8 +111,8 @@ func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	})
 }
 
-// moveTogether applies transfers in one transaction, whose guards have the fence of the lease.
-func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*operation) ([]combine.Result[Reply], error) {
+// moveBatch applies transfers in one transaction, whose guards have the fence of the lease.
+func (s *Service) moveBatch(ctx context.Context, l locking.Lease, waiting []*operation) ([]combine.Result[Reply], error) {
 	if l.Fence <= 0 {
 		return nil, errUnfenced
 	}
@@ -121,7 +121,7 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 		requests[n] = &o.Op
 	}
 	var b *batch
-	results, err := s.db.RunAll(ctx, together, requests, func(tx *pgtx.Tx) {
+	results, err := s.db.RunAll(ctx, nameCombined, requests, func(tx *pgtx.Tx) {
 		b = &batch{Tx: tx, s: s, fence: l.Fence}
 		b.guard(waiting)
 	}, func(ctx context.Context, tx *pgtx.Tx, open []int) ([]pgtx.Result, error) {

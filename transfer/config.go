@@ -64,7 +64,7 @@ func New(cfg Config) (*Service, error) {
 	s.breaker = s.newBreaker()
 	switch {
 	case cfg.Locks != nil && cfg.Epoch != "":
-		if s.together, err = s.newCombiner(); err != nil {
+		if s.combiner, err = s.newCombiner(); err != nil {
 			return nil, err
 		}
 		if len(cfg.Hot) > HotMax {
@@ -92,7 +92,7 @@ func (s *Service) With(strategy string) (*Service, error) {
 			return nil, fmt.Errorf("transfer: strategy %q needs its lock store", strategy)
 		}
 		other := *s
-		other.cfg.Strategy, other.method, other.batch = m.Name, m.run, m.Name == together
+		other.cfg.Strategy, other.method, other.batch = m.Name, m.run, m.Name == nameCombined
 		other.cfg.Hot = nil
 		return &other, nil
 	}

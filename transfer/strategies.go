@@ -44,7 +44,7 @@ func init() { // an initializer would be a cycle: the methods refer to Service.W
 		{Strategy{"row", true, postgres, "SELECT … FOR UPDATE of both accounts, in id order"}, false, (*Service).row},
 		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts transactions that could not have run one at a time, and they are run again"}, false, (*Service).serializable},
 		{Strategy{"etcd-fenced", true, both, "an etcd lock on both accounts to queue outside PostgreSQL; a guard to be right: fence check, row lock and read in one statement"}, true, (*Service).etcdFenced},
-		{Strategy{together, true, both, "etcd-fenced for all transfers that wait in this process for the same accounts: one lease, one guard of each row, one transaction"}, true, (*Service).combined},
+		{Strategy{nameCombined, true, both, "etcd-fenced for all transfers that wait in this process for the same accounts: one lease, one guard of each row, one transaction"}, true, (*Service).combined},
 	}
 }
 

@@ -104,7 +104,7 @@ type Service struct {
 	owners   *combine.Owners[uuid.UUID, uuid.UUID] // of accounts
 	batch    bool                                  // all do, since the strategy is combined
 	breaker  *breaker.Breaker                      // in front of the lock store
-	together *combine.Combiner[*operation, Reply]  // nil without a lock store and an epoch
+	combiner *combine.Combiner[*operation, Reply]  // nil without a lock store and an epoch
 }
 
 // Step is a point of a transfer at which a test may stop, slow or kill the process.

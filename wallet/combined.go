@@ -18,8 +18,8 @@ import (
 	"shop/locking/combine"
 )
 
-// together is the strategy of this file.
-const together = "combined"
+// nameCombined is the strategy of this file.
+const nameCombined = "combined"
 
 // batchMax is how many operations share a transaction. So many calls of the bonus service are made side by side,
 // and so many operations become unknown together if their commit is not answered.
@@ -49,7 +49,7 @@ func (s *Service) combined(ctx context.Context, o *operation) (Reply, error) {
 	if o.intent.To != nil {
 		return s.lockID(ctx, o)
 	}
-	reply, err := s.together.Do(ctx, o, o.intent.Wallet.String())
+	reply, err := s.combiner.Do(ctx, o, o.intent.Wallet.String())
 	switch {
 	case err == nil:
 		return reply, nil
@@ -69,11 +69,11 @@ var errAlone = errors.New("wallet: not in a batch")
 
 // Close waits until the operations that wait for a batch are answered. Call it before the client of the database
 // is disconnected, and send no more operations.
-func (s *Service) Close() { s.together.Close() }
+func (s *Service) Close() { s.combiner.Close() }
 
 // Queued returns how many operations wait for a batch, or for their turn at a wallet.
 func (s *Service) Queued() int {
-	n := s.together.Queued()
+	n := s.combiner.Queued()
 	if s.queues != nil {
 		n += s.queues.Waiting()
 	}
@@ -81,13 +81,13 @@ func (s *Service) Queued() int {
 }
 
 func (s *Service) newCombiner(queueMax int, log *slog.Logger) (*combine.Combiner[*operation, Reply], error) {
-	own, err := s.With(together) // what a batch counts, whatever the strategy of its operations is
+	own, err := s.With(nameCombined) // what a batch counts, whatever the strategy of its operations is
 	if err != nil {
 		return nil, err
 	}
 	own.turns = &turns{Service: own, held: map[string]func(){}}
 	return combine.New(combine.Config[*operation, Reply]{
-		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether, Log: log,
+		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyBatch, Log: log,
 		MaxTurn: runShared, Pause: time.Nanosecond, // the queue has gaps of its own
 		MaxBatchTime: time.Minute, // the slowest call of the bonus service decides how long a batch takes, not its size
 		Merged:       Reply.Again,
@@ -95,8 +95,8 @@ func (s *Service) newCombiner(queueMax int, log *slog.Logger) (*combine.Combiner
 	})
 }
 
-// applyTogether applies operations on one wallet in one transaction.
-func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*operation) (results []combine.Result[Reply], err error) {
+// applyBatch applies operations on one wallet in one transaction.
+func (s *Service) applyBatch(ctx context.Context, l locking.Lease, batch []*operation) (results []combine.Result[Reply], err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)
 	defer cancel()
 	inDoubt := true // after a panic too

@@ -29,7 +29,7 @@ func TestApplyTogether_ALostLeasePassesTheTurnOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = client.Disconnect(context.WithoutCancel(t.Context())) }()
-			s, err := New(Config{Database: client.Database("none"), Strategy: together, Failpoint: failpoint})
+			s, err := New(Config{Database: client.Database("none"), Strategy: nameCombined, Failpoint: failpoint})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func TestApplyTogether_ALostLeasePassesTheTurnOn(t *testing.T) {
 			s.turns = &turns{Service: s, held: map[string]func(){id.String(): func() { passed = true }}}
 			ctx, lose := context.WithCancelCause(t.Context())
 			lose(locking.ErrLost)
-			if _, err := s.applyTogether(ctx, locking.Lease{Keys: []string{id.String()}}, []*operation{at(id)}); !errors.Is(err, locking.ErrLost) || !passed {
+			if _, err := s.applyBatch(ctx, locking.Lease{Keys: []string{id.String()}}, []*operation{at(id)}); !errors.Is(err, locking.ErrLost) || !passed {
 				t.Errorf("%v, the turn was passed on: %t; want ErrLost, true", err, passed)
 			}
 		})

@@ -63,7 +63,7 @@ func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, err
 		return Reply{}, err
 	}
 	if op.To == nil && slices.Contains(s.hot, op.Wallet) {
-		s, _ = s.With(together) // which exists
+		s, _ = s.With(nameCombined) // which exists
 	}
 	return s.request(ctx, &operation{req: req, intent: op, request: uuid.New()})
 }

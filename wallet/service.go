@@ -29,7 +29,7 @@ type Service struct {
 	count      func(EventKind, string)
 	failpoint  func(context.Context, Step, string)
 	queues     *queues // nil: there are none
-	together   *combine.Combiner[*operation, Reply]
+	combiner   *combine.Combiner[*operation, Reply]
 	hot        []uuid.UUID
 	owners     *combine.Owners[uuid.UUID, uuid.UUID] // of wallets
 	turns      *turns                                // of the batches
@@ -69,7 +69,7 @@ func New(cfg Config) (*Service, error) {
 		s.bonus = func(context.Context, BonusRequest) (int64, error) { return 0, nil }
 	}
 	var err error
-	if s.together, err = s.newCombiner(cmp.Or(cfg.QueueMax, QueueMax), cfg.Log); err != nil {
+	if s.combiner, err = s.newCombiner(cmp.Or(cfg.QueueMax, QueueMax), cfg.Log); err != nil {
 		return nil, err
 	}
 	made, err := s.With(cmp.Or(cfg.Strategy, "lockid"))
@@ -105,7 +105,7 @@ func (s *Service) request(ctx context.Context, o *operation) (Reply, error) {
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
-	if s.method.Name != together || o.intent.To != nil || !s.owners.Has(o.intent.Wallet, o.intent.Client) {
+	if s.method.Name != nameCombined || o.intent.To != nil || !s.owners.Has(o.intent.Wallet, o.intent.Client) {
 		if err := s.allowed(ctx, o); err != nil {
 			return Reply{}, toPublic(ctx, err)
 		}

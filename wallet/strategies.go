@@ -29,7 +29,7 @@ func init() { // an initializer would be a cycle: the methods refer to Service.W
 		{Strategy{"lock-late", false, store, "calls the bonus service, then locks: the loser of a conflict has called already"}, false, (*Service).lockLate},
 		{Strategy{"inc", true, store, "calls the bonus service before the transaction, then one conditional $inc: safe if the bonus service is idempotent"}, true, (*Service).inc},
 		{Strategy{"lockid", true, store, "first writes a lockId that is new in each attempt: the loser of a conflict has done nothing yet; a fair queue in front"}, true, (*Service).lockID},
-		{Strategy{together, true, store, "lockid for all credits and debits of a wallet that wait in this process: one lock, one transaction, and the calls of the bonus service side by side"}, true, (*Service).combined},
+		{Strategy{nameCombined, true, store, "lockid for all credits and debits of a wallet that wait in this process: one lock, one transaction, and the calls of the bonus service side by side"}, true, (*Service).combined},
 	}
 }
 

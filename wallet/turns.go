@@ -28,7 +28,7 @@ type turns struct {
 
 // Acquire waits for the turn, and then for the other processes.
 func (t *turns) Acquire(ctx context.Context, keys ...string) (l locking.Lease, err error) {
-	l = locking.Lease{Keys: keys, Owner: together, Until: time.Now().Add(time.Hour)} // it ends with the process
+	l = locking.Lease{Keys: keys, Owner: nameCombined, Until: time.Now().Add(time.Hour)} // it ends with the process
 	if !t.queued() {
 		return l, ctx.Err()
 	}
