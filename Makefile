@@ -182,6 +182,7 @@ stack:
 build: ## the programs, into bin/
 	@test -x $(SHOP) || echo "build: compiling, which takes 1 to 4 minutes the first time"
 	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./loadtest/hot ./compose/local)
+	@go list -deps github.com/tsenart/vegeta/v12 >/dev/null # go tool vegeta works without a network then
 
 ready: stack
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
