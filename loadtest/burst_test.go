@@ -102,7 +102,7 @@ func (c *connecting) serve(t *testing.T) string {
 
 func TestSend_ABurstFindsItsConnectionsOpen(t *testing.T) {
 	var servers [2]connecting
-	run, err := NewRun(t.Context(), []string{servers[0].serve(t), servers[1].serve(t)}, oneClient, time.Minute, lessons.Classify)
+	run, err := NewRun(t.Context(), []string{servers[0].serve(t), servers[1].serve(t)}, oneClient, time.Minute, classify)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,29 +128,6 @@ func TestSend_ABurstFindsItsConnectionsOpen(t *testing.T) {
 	}
 }
 
-func TestReplay_ASlowServiceAnswersAllInTime(t *testing.T) {
-	const slow = 100 * time.Millisecond
-	base := testbed.Serve(t, 1, func(w http.ResponseWriter, req *http.Request) {
-		select {
-		case <-time.After(slow):
-		case <-req.Context().Done():
-		}
-		testbed.Created(w, order1)
-	})
-	run, err := NewRun(t.Context(), base, oneClient, time.Minute, lessons.Classify)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(run.Close)
-	for i := range replays {
-		run.History.Intend(*buy(fmt.Sprint("k", i)))
-		run.History.Add(Attempt{Key: fmt.Sprint("k", i), Outcome: OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
-	}
-	if n, silent := run.replay(t.Context(), replays*slow/2); n != replays || len(silent) != 0 {
-		t.Errorf("%d of %d answered, silent: %v", n, replays, silent)
-	}
-}
-
 // recordOf returns the record of a key with these answers.
 func recordOf(outcomes ...Attempt) Record {
 	h := NewHistory()
@@ -171,21 +148,17 @@ func TestHistory_ADuplicateSaysThatTheEffectOfAnotherRequestIsThere(t *testing.T
 		body     string
 		status   int
 		diverged string
-		first    bool
 	}{
-		{"after a success", []Attempt{done, again, again}, "body 0", 201, "", false},
-		{"before the answer of the first", []Attempt{again, done}, "body 1", 201, "", false},
-		{"after a success that was not answered", []Attempt{lost, again}, "body 1", 409, "", false},
-		{"without any success", []Attempt{again, again}, "body 0", 409, "", true},
-		{"after a refusal", []Attempt{refused, again}, "body 1", 409, "422 body 0, and 409 body 1", true},
-		{"two successes", []Attempt{again, done, done}, "body 1", 201, "201 body 1, and 201 body 2", false},
+		{"after a success", []Attempt{done, again, again}, "body 0", 201, ""},
+		{"before the answer of the first", []Attempt{again, done}, "body 1", 201, ""},
+		{"after a success that was not answered", []Attempt{lost, again}, "body 1", 409, ""},
+		{"without any success", []Attempt{again, again}, "body 0", 409, ""},
+		{"after a refusal", []Attempt{refused, again}, "body 1", 409, "422 body 0, and 409 body 1"},
+		{"two successes", []Attempt{again, done, done}, "body 1", 201, "201 body 1, and 201 body 2"},
 	} {
 		r := recordOf(c.attempts...)
 		if r.Outcome != OK || string(r.Body) != c.body || r.Status() != c.status || r.Differs != c.diverged || r.Diverged != (c.diverged != "") {
 			t.Errorf("%s: %s %d %q, differs %q", c.name, r.Outcome, r.Status(), r.Body, r.Differs)
-		}
-		if found := firstDuplicates([]Record{r}); (len(found) == 1) != c.first {
-			t.Errorf("%s: %q", c.name, found)
 		}
 	}
 }

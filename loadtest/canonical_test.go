@@ -42,20 +42,6 @@ func TestTimes_AnEffectIsBetweenTheFirstAttemptAndTheAnswerThatDecided(t *testin
 	}
 }
 
-func TestRefusedReads_AReadOfWhatTheReaderOwnsMustNotBeRefused(t *testing.T) {
-	refused := func(key string, i Intent) Record {
-		i.Key = key
-		return Record{Intent: i, Outcome: Rejected, Attempts: []Attempt{{Outcome: Rejected, Problem: "not-found", Status: 404}}}
-	}
-	got := refusedReads([]Record{
-		refused("own", Intent{Reads: true}), refused("other", Intent{Reads: true, Refusals: []string{"not-found"}}), refused("write", Intent{}),
-		{Intent: Intent{Key: "read", Reads: true}, Outcome: OK},
-	})
-	if len(got) != 1 || got[0] != "own: rejected (404 not-found)" {
-		t.Errorf("%q; want the read of what is the reader's", got)
-	}
-}
-
 func TestAddBeside_RequestsAreInOrderOfTimeAndDuplicatesStayTogether(t *testing.T) {
 	var p Plan
 	random := RandomFor("x")

@@ -5,6 +5,7 @@ package loadtest
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -277,4 +278,13 @@ func StrategiesOf[S ~struct {
 		strategies = append(strategies, Strategy(s))
 	}
 	return strategies
+}
+
+// Classify returns the outcome and the problem type of an answer of the flow's service.
+func (f *Flow) Classify(status int, header http.Header, body []byte) (Outcome, string) {
+	outcome, problem := Classify(status, header, body)
+	if slices.Contains(f.Stored, problem) {
+		outcome = Rejected
+	}
+	return outcome, problem
 }

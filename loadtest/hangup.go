@@ -5,7 +5,6 @@ package loadtest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"shop/loadtest/fault"
@@ -39,7 +38,7 @@ func (h HangUps) Inject(ctx context.Context, over time.Duration) (events []fault
 	for end := time.Now().Add(over); time.Now().Before(end) && ctx.Err() == nil; {
 		e := fault.Event{At: time.Now()}
 		for range hangUpLooks {
-			e.Hits += int64(h.Trial.recorder.hangUp())
+			e.Hits += int64(h.Trial.recorder.HangUp())
 			fault.Wait(ctx, hangUpEvery)
 		}
 		e.Until, e.Seen = time.Now(), map[string]int64{"hung_up": e.Hits}
@@ -50,18 +49,4 @@ func (h HangUps) Inject(ctx context.Context, over time.Duration) (events []fault
 		fault.Wait(ctx, min(hangUpCalm, time.Until(end)))
 	}
 	return events, ctx.Err()
-}
-
-// hangUp ends about half of the attempts whose request was sent and is not answered yet, and returns how many.
-func (r *Recorder) hangUp() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for sent, end := range r.clients {
-		if sent.written.Load() > 0 && rand.IntN(2) == 0 {
-			end()
-			delete(r.clients, sent)
-			n++
-		}
-	}
-	return n
 }

@@ -4,6 +4,7 @@ package loadtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -195,14 +196,14 @@ func (h *History) Record(key string) Record {
 	return Record{}
 }
 
-// tally counts the records so far without copying them.
-func (h *History) tally() (t tallied) {
+// Each calls see with each record so far, in the order of registration, and copies none: see must not keep it, nor use the
+// history.
+func (h *History) Each(see func(*Record)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.order {
-		t.add(r)
+		see(r)
 	}
-	return t
 }
 
 // Records returns a copy of all records so far, in the order of registration.
@@ -279,6 +280,10 @@ func (r Record) Times() (begun, answered time.Duration) {
 	}
 	return begun, decided.End
 }
+
+// Status returns the status of the answer that decided the key, else that of the last answer; 0 if there
+// is none.
+func (r Record) Status() int { return cmp.Or(r.deciding().Status, r.Last().Status) }
 
 // Problem returns the problem of the answer that decided the key; "" if none did.
 func (r Record) Problem() string { return r.deciding().Problem }

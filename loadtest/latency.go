@@ -29,6 +29,8 @@ type Percentiles struct {
 	Max  float64 `json:"max_ms"`
 }
 
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
 // percentiles sorts the durations.
 func percentiles(all []time.Duration) Percentiles {
 	slices.Sort(all)

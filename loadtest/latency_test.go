@@ -104,7 +104,7 @@ func TestRun_LatenciesOfASlowServiceCountFromThePlannedTime(t *testing.T) {
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, classify, refusals...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestRun_LatenciesOfASlowServiceCountFromThePlannedTime(t *testing.T) {
 // The control of the lag: requests that are sent after their planned time.
 func TestRun_AGeneratorThatIsLateIsMeasured(t *testing.T) {
 	bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { testbed.Created(w, order1) })
-	run, err := NewRun(t.Context(), bases, oneClient, time.Second, lessons.Classify, lessons.Stored...)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Second, classify, refusals...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package loadtest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -98,36 +99,33 @@ func TestStalls_OfAScheduleTheTimeOfFaultsThatFollowIsNotCounted(t *testing.T) {
 	}
 }
 
-// decidedRun returns a Run with one decided key, on a service that answers with problem; "" is a success.
-func decidedRun(t *testing.T, problem func() string) *Run {
+// decidedRun returns a Run with one key, which decided has decided, on a service that answers with problem; "" is a success.
+func decidedRun(t *testing.T, decided string, problem func() string) *Run {
 	t.Helper()
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, _ *http.Request) {
 		if kind := problem(); kind != "" {
 			testbed.Problem(w, http.StatusConflict, kind)
 			return
 		}
-		testbed.Created(w, order1)
+		testbed.Created(w, ordered)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
+	run, err := NewRun(t.Context(), bases, anyClient, time.Minute, lessons.Classify, lessons.Stored...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
-	run.History.Intend(*buy("bought"))
-	run.History.Add(Attempt{Key: "bought", Outcome: OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
+	run.History.Intend(*buyOne("bought"))
+	run.History.Add(Attempt{Key: "bought", Outcome: OK, Sends: 1}, []byte(`{"id":"`+decided+`"}`))
 	return run
 }
 
 func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) {
-	for want, second := range map[string]string{"": order1, "bought": order2} {
-		run := decidedRun(t, func() string { return "" })
-		if second == order2 {
-			run.History.records["bought"].Body = []byte(`{"id":"` + order2 + `"}`)
-		}
+	for want, decided := range map[string]string{"": ordered, "bought": orderedBefore} {
+		run := decidedRun(t, decided, func() string { return "" })
 		if n, silent := run.replay(t.Context(), grace); n != 1 || len(silent) != 0 {
 			t.Errorf("%d replays, want 1; silent: %v", n, silent)
 		}
-		if got := strings.Join(diverged(run.History.Records()), " "); !strings.HasPrefix(got, want) || (got == "") != (want == "") || want != "" && !(strings.Contains(got, order1) && strings.Contains(got, order2)) {
+		if got := strings.Join(diverged(run.History.Records()), " "); !strings.HasPrefix(got, want) || (got == "") != (want == "") || want != "" && !(strings.Contains(got, ordered) && strings.Contains(got, orderedBefore)) {
 			t.Errorf("diverged: %q, want %q with both answers", got, want)
 		}
 	}
@@ -135,7 +133,7 @@ func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) 
 
 func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
 	var requests atomic.Int32
-	run := decidedRun(t, func() string {
+	run := decidedRun(t, ordered, func() string {
 		if requests.Add(1) == 1 {
 			return "busy"
 		}
@@ -144,10 +142,74 @@ func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
 	if n, silent := run.replay(t.Context(), grace); n != 1 || len(silent) != 0 || requests.Load() != 2 {
 		t.Errorf("busy once: %d answered of 1, silent %v, requests %d times, want 2", n, silent, requests.Load())
 	}
-	run = decidedRun(t, func() string { return "busy" })
+	run = decidedRun(t, ordered, func() string { return "busy" })
 	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
 	if n, silent := run.replay(ctx, grace); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
 		t.Errorf("busy for ever: %d answered, silent %v; want the key to be named", n, silent)
+	}
+}
+
+func TestReplay_ASlowServiceAnswersAllInTime(t *testing.T) {
+	const slow = 100 * time.Millisecond
+	base := testbed.Serve(t, 1, func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-time.After(slow):
+		case <-req.Context().Done():
+		}
+		testbed.Created(w, ordered)
+	})
+	run, err := NewRun(t.Context(), base, anyClient, time.Minute, lessons.Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Close)
+	for i := range replays {
+		run.History.Intend(*buyOne(fmt.Sprint("k", i)))
+		run.History.Add(Attempt{Key: fmt.Sprint("k", i), Outcome: OK, Sends: 1}, []byte(`{"id":"`+ordered+`"}`))
+	}
+	if n, silent := run.replay(t.Context(), replays*slow/2); n != replays || len(silent) != 0 {
+		t.Errorf("%d of %d answered, silent: %v", n, replays, silent)
+	}
+}
+
+func TestRefusedReads_AReadOfWhatTheReaderOwnsMustNotBeRefused(t *testing.T) {
+	refused := func(key string, i Intent) Record {
+		i.Key = key
+		return Record{Intent: i, Outcome: Rejected, Attempts: []Attempt{{Outcome: Rejected, Problem: "not-found", Status: 404}}}
+	}
+	got := refusedReads([]Record{
+		refused("own", Intent{Reads: true}), refused("other", Intent{Reads: true, Refusals: []string{"not-found"}}), refused("write", Intent{}),
+		{Intent: Intent{Key: "read", Reads: true}, Outcome: OK},
+	})
+	if len(got) != 1 || got[0] != "own: rejected (404 not-found)" {
+		t.Errorf("%q; want the read of what is the reader's", got)
+	}
+}
+
+// Only a duplicate's answer says that another request had the effect.
+func TestFirstDuplicates_AreKeysThatNoOtherAnswerDecided(t *testing.T) {
+	done, again := Attempt{Outcome: OK, Status: 201}, Attempt{Outcome: OK, Status: 409, Duplicate: true}
+	refused, lost := Attempt{Outcome: Rejected, Status: 422}, Attempt{Outcome: Unknown}
+	for _, c := range []struct {
+		name     string
+		attempts []Attempt
+		first    bool
+	}{
+		{"after a success", []Attempt{done, again, again}, false},
+		{"before the answer of the first", []Attempt{again, done}, false},
+		{"after a success that was not answered", []Attempt{lost, again}, false},
+		{"without any success", []Attempt{again, again}, true},
+		{"after a refusal", []Attempt{refused, again}, true},
+	} {
+		h := NewHistory()
+		h.Intend(Intent{Key: "k"})
+		for _, a := range c.attempts {
+			a.Key = "k"
+			h.Add(a, []byte("body"))
+		}
+		if found := firstDuplicates(h.Records()); (len(found) == 1) != c.first {
+			t.Errorf("%s: %q", c.name, found)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -28,7 +27,7 @@ const (
 // Final reports whether the key is decided and need not be retried.
 func (o Outcome) Final() bool { return o == OK || o == Rejected }
 
-// outcomes maps each problem type that no flow owns to its outcome; a flow's own refusals are in Flow.Stored.
+// outcomes maps each problem type that no flow owns to its outcome; a flow adds its own refusals.
 // A type that is not listed is Unknown, the conservative choice: it costs one more attempt.
 //
 // The status alone never decides. 409 is out-of-stock (final) or in-progress (a duplicate of the request
@@ -60,17 +59,9 @@ var outcomes = map[string]Outcome{
 	"internal":        Unknown,
 }
 
-// Classify returns the outcome and the problem type of an answer of the flow's service. The type is empty
+// Classify returns the outcome and the problem type of an answer of a service that uses problem types. The type is empty
 // for a success, and for an answer without one.
-func (f *Flow) Classify(status int, header http.Header, body []byte) (Outcome, string) {
-	outcome, problem := classify(status, header, body)
-	if slices.Contains(f.Stored, problem) {
-		outcome = Rejected
-	}
-	return outcome, problem
-}
-
-func classify(status int, header http.Header, body []byte) (Outcome, string) {
+func Classify(status int, header http.Header, body []byte) (Outcome, string) {
 	if status >= 200 && status < 300 {
 		return OK, ""
 	}
@@ -101,7 +92,7 @@ var neverDone = map[int]bool{400: true, 401: true, 403: true, 404: true, 405: tr
 // only if the status can only mean that nothing happened; 409 is Unknown, since it may be a duplicate in
 // progress.
 func ClassifyByStatus(status int, header http.Header, body []byte) (Outcome, string) {
-	outcome, problem := classify(status, header, body)
+	outcome, problem := Classify(status, header, body)
 	said := cmp.Or(problem, http.StatusText(status))
 	switch _, known := outcomes[problem]; {
 	case outcome == OK || known:

@@ -5,11 +5,20 @@ package loadtest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 )
 
-// lessons has the refusals of all three lessons.
-var lessons = &Flow{Stored: []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}}
+// refusals are those that a service stores with the key, and classify is the classification of its answers.
+var refusals = []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}
+
+func classify(status int, header http.Header, body []byte) (Outcome, string) {
+	outcome, problem := Classify(status, header, body)
+	if slices.Contains(refusals, problem) {
+		outcome = Rejected
+	}
+	return outcome, problem
+}
 
 func problemBody(kind string, status int) (http.Header, []byte) {
 	header := http.Header{"Content-Type": {"application/problem+json; charset=utf-8"}}
@@ -45,33 +54,21 @@ func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
 		{409, "something-new", Unknown}, // an unknown type is not final
 	} {
 		header, body := problemBody(c.kind, c.status)
-		if got, kind := lessons.Classify(c.status, header, body); got != c.want || kind != c.kind {
+		if got, kind := classify(c.status, header, body); got != c.want || kind != c.kind {
 			t.Errorf("%d %s: got %s %q, want %s", c.status, c.kind, got, kind, c.want)
 		}
-	}
-}
-
-// A new flow needs no change of the engine: its own refusals decide a key of its own service only.
-func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
-	header, body := problemBody("seat-taken", http.StatusConflict)
-	seats := &Flow{Stored: []string{"seat-taken"}}
-	if got, kind := seats.Classify(http.StatusConflict, header, body); got != Rejected || kind != "seat-taken" {
-		t.Errorf("a stored refusal of the flow: %s %q, want %s", got, kind, Rejected)
-	}
-	if got, _ := lessons.Classify(http.StatusConflict, header, body); got != Unknown {
-		t.Errorf("of another flow: %s, want %s", got, Unknown)
 	}
 }
 
 func TestClassify_AnswersWithoutAProblemAreOKOrUnknown(t *testing.T) {
 	plain := http.Header{"Content-Type": {"text/plain"}}
 	for status, want := range map[int]Outcome{200: OK, 201: OK, 404: Unknown, 409: Unknown, 502: Unknown, 503: Unknown} {
-		if got, _ := lessons.Classify(status, plain, []byte(`{"type":"/problems/out-of-stock"}`)); got != want {
+		if got, _ := classify(status, plain, []byte(`{"type":"/problems/out-of-stock"}`)); got != want {
 			t.Errorf("%d: got %s, want %s", status, got, want)
 		}
 	}
 	header, _ := problemBody("busy", 503)
-	if got, _ := lessons.Classify(503, header, []byte(`{"type":`)); got != Unknown {
+	if got, _ := classify(503, header, []byte(`{"type":`)); got != Unknown {
 		t.Errorf("a problem that cannot be read: got %s, want %s", got, Unknown)
 	}
 }

@@ -368,7 +368,8 @@ func (t *Trial) inject(ctx context.Context) error {
 // progress reports the state of the load twice a second.
 func progress(ctx context.Context, h *History, say func(string)) {
 	for fault.Wait(ctx, 500*time.Millisecond) {
-		n := h.tally()
+		var n tallied
+		h.Each(n.add)
 		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d undecided", h.Now().Seconds(), n.ok, n.rejected, n.keys-n.ok-n.rejected))
 	}
 }

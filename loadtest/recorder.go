@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -120,6 +121,20 @@ func (r *Recorder) client(ctx context.Context, sent *sends) (_ context.Context, 
 		delete(r.clients, sent)
 		hangUp()
 	}
+}
+
+// HangUp ends about half of the attempts whose request was sent and is not answered yet, and returns how many.
+func (r *Recorder) HangUp() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for sent, end := range r.clients {
+		if sent.written.Load() > 0 && rand.IntN(2) == 0 {
+			end()
+			delete(r.clients, sent)
+			n++
+		}
+	}
+	return n
 }
 
 func (r *Recorder) exchange(req *http.Request) (*http.Response, []byte, error) {

@@ -182,7 +182,7 @@ func TestRecorder_IntentsThatShareAKeyHaveARecordEach(t *testing.T) {
 		got = append(got, req.Header.Get("Idempotency-Key")+" "+req.URL.Path)
 		created(order1)(w)
 	})
-	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Minute, lessons.Classify, lessons.Stored...)
+	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Minute, classify, refusals...)
 	if err != nil {
 		t.Fatal(err)
 	}

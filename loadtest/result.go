@@ -130,8 +130,6 @@ func (r *Result) measure(records []Record, decided time.Duration) {
 	r.P50, r.P99 = r.Latency.Decided.P50, r.Latency.Decided.P99
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
 // tally counts the keys of writes, and how many of them succeeded and were refused.
 func tally(records []Record) (keys, ok, rejected int) {
 	var t tallied

@@ -34,7 +34,7 @@ func TestRun_FollowUpsAreRecordedAndRetriedUntilTheyAreDecided(t *testing.T) {
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, classify, refusals...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func TestHeaders_EachClientSendsItsOwn(t *testing.T) {
 		seen[req.Header.Get("Idempotency-Key")] = req.Header.Get("Authorization")
 	}))
 	defer server.Close()
-	headers := headersOf([]Credentials{{Key: "a"}, {Key: "b"}})
-	run, err := NewRun(t.Context(), []string{server.URL}, headers, time.Second, lessons.Classify, lessons.Stored...)
+	headers := Headers{"Idempotency-Key", []http.Header{{"Authorization": {"Bearer a"}}, {"Authorization": {"Bearer b"}}}}
+	run, err := NewRun(t.Context(), []string{server.URL}, headers, time.Second, classify, refusals...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestRun_LeavesNoConnectionOpenWhenItIsClosed(t *testing.T) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	run, err := NewRun(t.Context(), []string{server.URL}, oneClient, time.Minute, lessons.Classify, lessons.Stored...)
+	run, err := NewRun(t.Context(), []string{server.URL}, oneClient, time.Minute, classify, refusals...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,3 @@ func (t *Target) audit(ctx context.Context, records []Record, silent []string) (
 	audited.Findings.Add("I-LIVE", append(open, silent...)...)
 	return audited, nil
 }
-
-// Status returns the status of the answer that decided the key, else that of the last answer; 0 if there
-// is none.
-func (r Record) Status() int { return cmp.Or(r.deciding().Status, r.Last().Status) }

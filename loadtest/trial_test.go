@@ -47,7 +47,7 @@ func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	seat := buy("k")
+	seat := buyOne("k")
 	r.Settle(t.Context(), 0, seat)
 	r.Again(t.Context(), seat)
 	r.Wait()
