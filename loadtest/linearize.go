@@ -31,10 +31,10 @@ func (e effects) written(header linear.Header, records []Record) linear.History 
 	h := linear.History{Header: header}
 	for _, r := range records {
 		if r.Reads {
-			h.Operations = append(h.Operations, r.answers()...)
+			h.Operations = append(h.Operations, readsOf(r)...)
 			continue
 		}
-		o := r.operation()
+		o := operationOf(r)
 		if header.Audited {
 			e.annotate(&o, r)
 		}
@@ -43,19 +43,19 @@ func (e effects) written(header linear.Header, records []Record) linear.History 
 	return h
 }
 
-// describe returns an operation with the request only.
-func (r Record) describe() linear.Operation {
+// requested returns an operation with the request only.
+func requested(r Record) linear.Operation {
 	return linear.Operation{
 		Client: r.Client, Key: r.Key, Under: r.SharedKey, Action: string(r.Action),
 		Method: r.Method, Path: r.Path, Body: linear.Raw(r.Intent.Body), Objects: r.Contends, Reads: r.Reads,
 	}
 }
 
-// answers returns the operations of a read, one for each attempt, since each may show another state.
-func (r Record) answers() (list []linear.Operation) {
+// readsOf returns the operations of a read, one for each attempt, since each may show another state.
+func readsOf(r Record) (list []linear.Operation) {
 	for _, a := range r.Attempts {
-		o := r.describe()
-		o.Replica, o.Call, o.Attempts = a.Replica, int64(a.Start), []linear.Attempt{a.written()}
+		o := requested(r)
+		o.Replica, o.Call, o.Attempts = a.Replica, int64(a.Start), []linear.Attempt{written(a)}
 		o.Outcome, o.Problem, o.Status = string(a.Outcome), a.Problem, a.Status
 		if a.Outcome.Final() {
 			o.Return, o.Answer = int64(a.End), linear.Raw(a.Body)
@@ -65,15 +65,15 @@ func (r Record) answers() (list []linear.Operation) {
 	return list
 }
 
-// operation returns the operation of a write. Its call is the start of the first attempt that may have
+// operationOf returns the operation of a write. Its call is the start of the first attempt that may have
 // had an effect, and its return is the first final answer.
-func (r Record) operation() linear.Operation {
-	o := r.describe()
+func operationOf(r Record) linear.Operation {
+	o := requested(r)
 	last := r.Last()
 	o.Outcome, o.Replica, o.Problem, o.Status = string(r.Outcome), last.Replica, last.Problem, last.Status
 	called, returned := false, false
 	for _, a := range r.Attempts {
-		o.Attempts = append(o.Attempts, a.written())
+		o.Attempts = append(o.Attempts, written(a))
 		if start := int64(a.Start); a.Outcome != Open && (!called || start < o.Call) {
 			o.Call, called = start, true
 		}
@@ -91,7 +91,7 @@ func (r Record) operation() linear.Operation {
 	return o
 }
 
-func (a Attempt) written() linear.Attempt {
+func written(a Attempt) linear.Attempt {
 	return linear.Attempt{
 		Replica: a.Replica, Start: int64(a.Start), End: int64(a.End),
 		Status: a.Status, Outcome: string(a.Outcome), Problem: a.Problem, Sends: a.Sends,

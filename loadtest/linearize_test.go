@@ -39,7 +39,7 @@ func TestWritten_AnOperationLastsFromWhatMayHaveDoneItToTheFirstAnswer(t *testin
 		{"given up", Open, attempts(Open, Open), 10, 40},
 		{"never sent", Open, nil, 0, 0},
 	} {
-		o := Record{Intent: Intent{Key: "a"}, Outcome: c.outcome, Attempts: c.attempts}.operation()
+		o := operationOf(Record{Intent: Intent{Key: "a"}, Outcome: c.outcome, Attempts: c.attempts})
 		if o.Call != c.call || o.Return != c.end || o.Outcome != string(c.outcome) || len(o.Attempts) != len(c.attempts) {
 			t.Errorf("%s: %+v", c.name, o)
 		}

@@ -3,16 +3,10 @@
 package loadtest
 
 import (
-	"context"
-	"fmt"
-	"net/http"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"shop/loadtest/fault"
-	"shop/loadtest/internal/testbed"
 )
 
 func bought(at time.Duration) Record {
@@ -96,80 +90,6 @@ func TestStalls_OfAScheduleTheTimeOfFaultsThatFollowIsNotCounted(t *testing.T) {
 		if got := Stalls(h, records, row, 5*second); len(got) <= want {
 			t.Errorf("a success at %v: %d stalls of faults that stand alone", at, len(got))
 		}
-	}
-}
-
-// decidedRun returns a Run with one key, which decided has decided, on a service that answers with problem; "" is a success.
-func decidedRun(t *testing.T, decided string, problem func() string) *Run {
-	t.Helper()
-	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, _ *http.Request) {
-		if kind := problem(); kind != "" {
-			testbed.Problem(w, http.StatusConflict, kind)
-			return
-		}
-		testbed.Created(w, ordered)
-	})
-	run, err := NewRun(t.Context(), bases, anyClient, time.Minute, lessons.Classify, lessons.Stored...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(run.Close)
-	run.History.Intend(*buyOne("bought"))
-	run.History.Add(Attempt{Key: "bought", Outcome: OK, Sends: 1}, []byte(`{"id":"`+decided+`"}`))
-	return run
-}
-
-func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) {
-	for want, decided := range map[string]string{"": ordered, "bought": orderedBefore} {
-		run := decidedRun(t, decided, func() string { return "" })
-		if n, silent := run.replay(t.Context(), grace); n != 1 || len(silent) != 0 {
-			t.Errorf("%d replays, want 1; silent: %v", n, silent)
-		}
-		if got := strings.Join(diverged(run.History.Records()), " "); !strings.HasPrefix(got, want) || (got == "") != (want == "") || want != "" && !(strings.Contains(got, ordered) && strings.Contains(got, orderedBefore)) {
-			t.Errorf("diverged: %q, want %q with both answers", got, want)
-		}
-	}
-}
-
-func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
-	var requests atomic.Int32
-	run := decidedRun(t, ordered, func() string {
-		if requests.Add(1) == 1 {
-			return "busy"
-		}
-		return ""
-	})
-	if n, silent := run.replay(t.Context(), grace); n != 1 || len(silent) != 0 || requests.Load() != 2 {
-		t.Errorf("busy once: %d answered of 1, silent %v, requests %d times, want 2", n, silent, requests.Load())
-	}
-	run = decidedRun(t, ordered, func() string { return "busy" })
-	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer stop()
-	if n, silent := run.replay(ctx, grace); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
-		t.Errorf("busy for ever: %d answered, silent %v; want the key to be named", n, silent)
-	}
-}
-
-func TestReplay_ASlowServiceAnswersAllInTime(t *testing.T) {
-	const slow = 100 * time.Millisecond
-	base := testbed.Serve(t, 1, func(w http.ResponseWriter, req *http.Request) {
-		select {
-		case <-time.After(slow):
-		case <-req.Context().Done():
-		}
-		testbed.Created(w, ordered)
-	})
-	run, err := NewRun(t.Context(), base, anyClient, time.Minute, lessons.Classify)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(run.Close)
-	for i := range replays {
-		run.History.Intend(*buyOne(fmt.Sprint("k", i)))
-		run.History.Add(Attempt{Key: fmt.Sprint("k", i), Outcome: OK, Sends: 1}, []byte(`{"id":"`+ordered+`"}`))
-	}
-	if n, silent := run.replay(t.Context(), replays*slow/2); n != replays || len(silent) != 0 {
-		t.Errorf("%d of %d answered, silent: %v", n, replays, silent)
 	}
 }
 

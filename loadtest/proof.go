@@ -293,7 +293,7 @@ func (t *Trial) begin(ctx context.Context) error {
 // check runs the postcheck, and sends decided keys again.
 func (t *Trial) check(ctx context.Context) {
 	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
-	t.replayed, t.silent = t.replay(ctx, grace)
+	t.replayed, t.silent = t.Replay(ctx, grace)
 }
 
 // aside is how many replicas get none of the load under CrashMatrix: the victim of the faults.

@@ -67,7 +67,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	sent := r.Send(ctx, t.Plan.Schedule)
 	decided := r.History.Now()
 	stop()
-	replayed, silent := r.replay(ctx, max(grace, t.Grace))
+	replayed, silent := r.Replay(ctx, max(grace, t.Grace))
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
