@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -86,7 +87,7 @@ func (t *Trial) leftovers(ctx context.Context) (err error) {
 
 // Grace bounds the time after the load in which every key must be decided, and the postcheck.
 func (t *Trial) Grace() time.Duration {
-	return cmp.Or(t.Scenario.Grace, t.proof.Grace, grace)
+	return cmp.Or(t.Scenario.Grace, t.proof.Grace, traffic.Grace)
 }
 
 // TTL is the time to live of the flow's locks.
@@ -96,10 +97,10 @@ func (t *Trial) TTL() time.Duration { return t.proof.LockTTL[t.Scenario.Flow.Nam
 func (t *Trial) Keep() bool { return t.proof.Keep }
 
 // Loaded returns the records of the load, without those of the postcheck.
-func (t *Trial) Loaded(records []Record) []Record { return records[:t.loaded] }
+func (t *Trial) Loaded(records []traffic.Record) []traffic.Record { return records[:t.loaded] }
 
 // lifeless lists what breaks I-LIVE.
-func (t *Trial) lifeless(records []Record) []string {
+func (t *Trial) lifeless(records []traffic.Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
 	stalled := Stalls(t.History, records, t.events, bound)
 	if t.Scenario.Fault == Nemesis {
@@ -111,7 +112,7 @@ func (t *Trial) lifeless(records []Record) []string {
 // unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys
 // may; but a strategy that never requests a lock has none to lose, so one call is needed even then. If keys share a
 // lock, they need one for each object that they contend for.
-func (t *Trial) unlocked(records []Record) []string {
+func (t *Trial) unlocked(records []traffic.Record) []string {
 	asked, watched := t.Monitored["lock_calls"]
 	if !watched || !t.Scenario.locked() {
 		return nil
@@ -130,11 +131,11 @@ func (t *Trial) unlocked(records []Record) []string {
 }
 
 // contended counts the objects for which a key had an effect.
-func contended(records []Record) int {
+func contended(records []traffic.Record) int {
 	objects := map[string]bool{}
 	for _, r := range records {
 		for _, object := range r.Contends {
-			if r.Outcome == OK {
+			if r.Outcome == traffic.OK {
 				objects[object] = true
 			}
 		}
@@ -143,7 +144,7 @@ func contended(records []Record) int {
 }
 
 // keptUp judges how the service kept up with the load, and keeps the figures in t.pace.
-func (t *Trial) keptUp(records []Record) invariant.Findings {
+func (t *Trial) keptUp(records []traffic.Record) invariant.Findings {
 	tempo := newTempo(t.History, t.Loaded(records), t.events, t.duration)
 	findings, figures := tempo.judge(t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL()))
 	t.pace = figures
@@ -152,13 +153,13 @@ func (t *Trial) keptUp(records []Record) invariant.Findings {
 
 // result collects the numbers of a trial, without a verdict. The counters of the replicas are added last:
 // the reasons for an inconclusive run must not depend on them.
-func (t *Trial) result(records []Record, evidence map[string]int64) Result {
+func (t *Trial) result(records []traffic.Record, evidence map[string]int64) Result {
 	result := NewResult(t.Scenario, t.Replicas.Len())
 	result.measure(records[:t.loaded], t.decided)
 	result.Evidence = t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
 	result.Cells, result.AtRest = t.Cells, t.AtRest
-	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag))
+	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), traffic.Lagging(result.Latency.Lag))
 	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
 	if t.failed != nil {
 		result.Missed = append(result.Missed, t.failed.Error())

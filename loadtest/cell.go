@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -29,8 +30,8 @@ type Cells struct {
 
 	// Supply adds objects for each of n cells to a plan. Requests returns the requests of cell n for
 	// its objects.
-	Supply   func(p *Plan, n int)
-	Requests func(p Plan, n int, at Cell) CellRequests
+	Supply   func(p *traffic.Plan, n int)
+	Requests func(p traffic.Plan, n int, at Cell) CellRequests
 	// Inspect opens an Inspection, which works while there is load.
 	Inspect func(context.Context, *Trial) (*Inspection, error)
 }
@@ -43,9 +44,9 @@ type CellStore struct {
 
 // CellRequests are the requests of a cell. Each names itself: see CellKey.
 type CellRequests struct {
-	Warm   []*Intent // sent to the replica first, one at a time, until one succeeds: the replica works
-	Hit    *Intent   // the request that the fault must hit at the step
-	Rivals []*Intent // for the same objects, sent to the other replicas; the last one when the fault is over
+	Warm   []*traffic.Intent // sent to the replica first, one at a time, until one succeeds: the replica works
+	Hit    *traffic.Intent   // the request that the fault must hit at the step
+	Rivals []*traffic.Intent // for the same objects, sent to the other replicas; the last one when the fault is over
 }
 
 // Inspection finds broken invariants in the database, and counts the effects of a key.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"shop/loadtest/traffic"
 )
 
 // CheckedLeast is how many operations of each flow the whole proof must have checked for linearizability.
@@ -17,12 +19,12 @@ const CheckedLeast = 100_000
 const long = 13
 
 // WholeLoad is the load of a scenario in the whole proof.
-func (f *Flow) WholeLoad(l Load, s Scenario, lockTTL time.Duration) Load {
+func (f *Flow) WholeLoad(l traffic.Load, s Scenario, lockTTL time.Duration) traffic.Load {
 	return f.Load(f.lengthen(l, s), s.Fault, lockTTL)
 }
 
 // lengthen makes the load of a scenario longer where Flow.Long names the scenario, and stretches it by Flow.Calmer.
-func (f *Flow) lengthen(l Load, s Scenario) Load {
+func (f *Flow) lengthen(l traffic.Load, s Scenario) traffic.Load {
 	if f.spec(s.Fault).Slower <= 1 {
 		calmer := max(1, f.Calmer)
 		l.Rate, l.Duration = l.Rate/calmer, l.Duration*time.Duration(calmer)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"shop/loadtest/traffic"
 )
 
 func TestLinearized_SaysHowManyOperationsOfEachFlowWereChecked(t *testing.T) {
@@ -30,7 +32,7 @@ func TestLinearized_SaysHowManyOperationsOfEachFlowWereChecked(t *testing.T) {
 
 func TestLengthen_OnlyTheScenariosThatTheFlowNames(t *testing.T) {
 	f := &Flow{Name: "x", Long: []string{"right/none"}, Slower: 2}
-	l := Load{Rate: 200, Duration: 8 * time.Second}
+	l := traffic.Load{Rate: 200, Duration: 8 * time.Second}
 	if got := f.lengthen(l, f.Safe("right", Crash)); got != l {
 		t.Errorf("%+v, want as it was", got)
 	}

@@ -18,11 +18,12 @@ import (
 	"github.com/prometheus/common/model"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 )
 
 // evidence collects all numbers from outside of the replicas that are not violations: of the history, the
 // fault, the servers and the network traffic.
-func (t *Trial) evidence(records []Record) map[string]int64 {
+func (t *Trial) evidence(records []traffic.Record) map[string]int64 {
 	evidence := fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch)
 	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
 	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
@@ -46,7 +47,7 @@ func (t *Trial) evidence(records []Record) map[string]int64 {
 }
 
 // fromOutside is the evidence in the history itself.
-func fromOutside(records []Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
+func fromOutside(records []traffic.Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
 	evidence := onTheWire(records)
 	evidence["overlaps"] = Overlaps(records, replicas)
 	evidence["cut_off"] = cutOff(records, events, epoch)
@@ -59,12 +60,12 @@ func fromOutside(records []Record, replicas int, events []fault.Event, epoch tim
 var answers = map[string]string{"outcome-unknown": "outcome_unknown", "stale": "stale_answers", "lost": "lost_answers"}
 
 // onTheWire counts attempts by what the clients saw.
-func onTheWire(records []Record) map[string]int64 {
+func onTheWire(records []traffic.Record) map[string]int64 {
 	evidence := map[string]int64{"attempts": 0, "unknown_answers": 0, "silent_retries": 0}
 	for _, r := range records {
 		for _, a := range r.Attempts {
 			evidence["attempts"]++
-			if a.Outcome == Unknown {
+			if a.Outcome == traffic.Unknown {
 				evidence["unknown_answers"]++
 			}
 			if name := answers[a.Problem]; name != "" {
@@ -78,7 +79,7 @@ func onTheWire(records []Record) map[string]int64 {
 
 // meanwhile counts the outcomes of the attempts that were under way while a fault lasted, and the writes that
 // succeeded after the last one.
-func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[string]int64 {
+func meanwhile(records []traffic.Record, events []fault.Event, epoch time.Time) map[string]int64 {
 	counts, over := map[string]int64{}, time.Duration(math.MaxInt64)
 	for i, e := range events {
 		if until := e.Until.Sub(epoch); i == 0 || until > over {
@@ -87,7 +88,7 @@ func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[stri
 	}
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			done := a.Outcome == OK && !r.Reads
+			done := a.Outcome == traffic.OK && !r.Reads
 			if done && a.Start > over {
 				counts["done_after"]++
 			}
@@ -98,7 +99,7 @@ func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[stri
 			if !a.Outcome.Final() {
 				counts["disturbed"]++
 			}
-			if a.Outcome == Open {
+			if a.Outcome == traffic.Open {
 				counts["refused_meanwhile"]++
 			}
 			if done && inside(a, events, epoch) {
@@ -110,14 +111,14 @@ func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[stri
 }
 
 // inside reports whether an attempt began and ended while a fault lasted.
-func inside(a Attempt, events []fault.Event, epoch time.Time) bool {
+func inside(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 	return slices.ContainsFunc(events, func(e fault.Event) bool {
 		return a.Start >= e.At.Sub(epoch) && a.End <= e.Until.Sub(epoch)
 	})
 }
 
 // decidedAfterCut counts the decided keys whose COMMIT a fault had cut off or left in doubt.
-func decidedAfterCut(records []Record, events []fault.Event) (n int64) {
+func decidedAfterCut(records []traffic.Record, events []fault.Event) (n int64) {
 	cut := map[string]bool{}
 	for _, e := range events {
 		for _, key := range e.Keys {
@@ -134,7 +135,7 @@ func decidedAfterCut(records []Record, events []fault.Event) (n int64) {
 
 // struck reports whether a fault of a replica hit one of its requests: for a kill, a request that got no
 // answer; for a pause, a request that waited until the end of the pause or got no answer.
-func struck(records []Record, e fault.Event, epoch time.Time) bool {
+func struck(records []traffic.Record, e fault.Event, epoch time.Time) bool {
 	at, until := e.At.Sub(epoch), e.Until.Sub(epoch)
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -151,7 +152,7 @@ func struck(records []Record, e fault.Event, epoch time.Time) bool {
 }
 
 // cutOff counts the attempts that were under way during a fault and got no answer.
-func cutOff(records []Record, events []fault.Event, epoch time.Time) (n int64) {
+func cutOff(records []traffic.Record, events []fault.Event, epoch time.Time) (n int64) {
 	for _, r := range records {
 		for _, a := range r.Attempts {
 			if a.Status == 0 && a.Sends > 0 && metFault(a, events, epoch) {
@@ -162,7 +163,7 @@ func cutOff(records []Record, events []fault.Event, epoch time.Time) (n int64) {
 	return n
 }
 
-func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
+func metFault(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 	for _, e := range events {
 		// The client sees the end of an attempt after the kill, whose time is noted before the kill.
 		if at := e.At.Sub(epoch); a.Start <= e.Until.Sub(epoch) && a.End >= at {
@@ -216,7 +217,7 @@ func (c *Counters) Sum() map[string]int64 {
 
 // scrape reads the /metrics of one process.
 func scrape(ctx context.Context, addr string) (map[string]*dto.MetricFamily, error) {
-	text, err := fetch(ctx, "http://"+addr+"/metrics", nil)
+	text, err := traffic.Fetch(ctx, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -261,10 +262,10 @@ const OverlapsLeast = 50
 // account, a wallet) at the same time on different replicas. Only such a pair can show a lost update: requests
 // with one key exclude each other by the key. Reads change nothing, and do not count. With a single address (of
 // a load balancer), any two requests with different keys count.
-func Overlaps(records []Record, replicas int) (pairs int64) {
+func Overlaps(records []traffic.Record, replicas int) (pairs int64) {
 	type span struct {
-		*Record
-		Attempt
+		*traffic.Record
+		traffic.Attempt
 	}
 	byObject := map[string][]span{}
 	for i := range records {

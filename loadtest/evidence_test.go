@@ -9,18 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 )
 
 func TestCutOff_CountsRequestsThatWereUnderWayAtAFaultAndGotNoAnswer(t *testing.T) {
 	const second = time.Second
 	epoch := time.Now()
 	kill := fault.Event{At: epoch.Add(2 * second), Until: epoch.Add(3 * second)}
-	attempt := func(start, end time.Duration, status, sends int) Record {
-		return Record{Attempts: []Attempt{{Start: start, End: end, Status: status, Sends: sends}}}
+	attempt := func(start, end time.Duration, status, sends int) traffic.Record {
+		return traffic.Record{Attempts: []traffic.Attempt{{Start: start, End: end, Status: status, Sends: sends}}}
 	}
 	for _, c := range []struct {
 		name   string
-		record Record
+		record traffic.Record
 		want   int64
 	}{
 		{"cut in the middle", attempt(1*second, 2*second+1, 0, 1), 1},
@@ -29,19 +30,19 @@ func TestCutOff_CountsRequestsThatWereUnderWayAtAFaultAndGotNoAnswer(t *testing.
 		{"sent after it was undone", attempt(4*second, 5*second, 0, 1), 0},
 		{"no listener any more", attempt(2*second, 2*second+1, 0, 0), 0},
 	} {
-		if got := cutOff([]Record{c.record}, []fault.Event{kill}, epoch); got != c.want {
+		if got := cutOff([]traffic.Record{c.record}, []fault.Event{kill}, epoch); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
-	if got := cutOff([]Record{attempt(1*second, 2*second+1, 0, 1)}, nil, epoch); got != 0 {
+	if got := cutOff([]traffic.Record{attempt(1*second, 2*second+1, 0, 1)}, nil, epoch); got != 0 {
 		t.Errorf("no fault: %d", got)
 	}
 }
 
 func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T) {
-	records := []Record{
-		{Attempts: []Attempt{{Outcome: Unknown, Sends: 1}, {Outcome: OK, Sends: 1}}},
-		{Attempts: []Attempt{{Outcome: Open, Sends: 0}, {Outcome: Rejected, Sends: 3}}},
+	records := []traffic.Record{
+		{Attempts: []traffic.Attempt{{Outcome: traffic.Unknown, Sends: 1}, {Outcome: traffic.OK, Sends: 1}}},
+		{Attempts: []traffic.Attempt{{Outcome: traffic.Open, Sends: 0}, {Outcome: traffic.Rejected, Sends: 3}}},
 	}
 	want := map[string]int64{"attempts": 4, "unknown_answers": 1, "silent_retries": 2}
 	if diff := cmp.Diff(want, onTheWire(records)); diff != "" {
@@ -52,16 +53,16 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T)
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r := &Trial{
 		Scenario: Scenario{Flow: &Flow{}}, Replicas: &Replicas{counters: NewCounters(nil)}, Monitored: map[string]int64{"lock_calls": 7},
-		Run: &Run{Retrier: &Retrier{History: NewHistory()}},
+		Run: &traffic.Run{Retrier: &traffic.Retrier{History: traffic.NewHistory()}},
 	}
 	r.Replicas.counters.kept["lock_acquired"] = 7
 	epoch := r.History.Epoch
 	kill := func(replica int, at time.Duration) fault.Event {
 		return fault.Event{At: epoch.Add(at), Until: epoch.Add(at + time.Second), Seen: map[string]int64{"crashes": 1}, Replica: replica, Ends: true}
 	}
-	cut := Record{Attempts: []Attempt{{Replica: 1, Start: time.Second, End: 2 * time.Second, Sends: 1}}}
+	cut := traffic.Record{Attempts: []traffic.Attempt{{Replica: 1, Start: time.Second, End: 2 * time.Second, Sends: 1}}}
 	r.events = []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}, {Seen: map[string]int64{"redis_kills": 1}}}
-	e := r.evidence([]Record{cut})
+	e := r.evidence([]traffic.Record{cut})
 	if e["redis_kills"] != 2 || e["lock_calls"] != 7 {
 		t.Errorf("the sum of all events, and what the monitor saw: %v", e)
 	}
@@ -78,7 +79,7 @@ func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 		{"a kill when it was idle", kill(2, 3*time.Second), 0},
 	} {
 		r.events = []fault.Event{c.event}
-		if n := r.evidence([]Record{cut})["crashes"]; n != c.want {
+		if n := r.evidence([]traffic.Record{cut})["crashes"]; n != c.want {
 			t.Errorf("%s: counted %d times, want %d", c.name, n, c.want)
 		}
 	}
@@ -90,16 +91,16 @@ func TestStruck_APauseMustHaveHeldARequestToItsEnd(t *testing.T) {
 	pause := fault.Event{At: epoch.Add(2 * second), Until: epoch.Add(5 * second), Replica: 1}
 	for _, c := range []struct {
 		name    string
-		attempt Attempt
+		attempt traffic.Attempt
 		want    bool
 	}{
-		{"waited for its end", Attempt{Start: second, End: 6 * second, Status: 201, Sends: 1}, true},
-		{"given up by its client meanwhile", Attempt{Start: second, End: 4 * second, Sends: 1}, true},
-		{"answered before", Attempt{Start: second, End: 2*second + 1, Status: 201, Sends: 1}, false},
-		{"sent to the stopped replica", Attempt{Start: 3 * second, End: 6 * second, Status: 201, Sends: 1}, false},
-		{"at another replica", Attempt{Replica: 1, Start: second, End: 6 * second, Status: 201, Sends: 1}, false},
+		{"waited for its end", traffic.Attempt{Start: second, End: 6 * second, Status: 201, Sends: 1}, true},
+		{"given up by its client meanwhile", traffic.Attempt{Start: second, End: 4 * second, Sends: 1}, true},
+		{"answered before", traffic.Attempt{Start: second, End: 2*second + 1, Status: 201, Sends: 1}, false},
+		{"sent to the stopped replica", traffic.Attempt{Start: 3 * second, End: 6 * second, Status: 201, Sends: 1}, false},
+		{"at another replica", traffic.Attempt{Replica: 1, Start: second, End: 6 * second, Status: 201, Sends: 1}, false},
 	} {
-		if got := struck([]Record{{Attempts: []Attempt{c.attempt}}}, pause, epoch); got != c.want {
+		if got := struck([]traffic.Record{{Attempts: []traffic.Attempt{c.attempt}}}, pause, epoch); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -109,17 +110,17 @@ func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
 	const second = time.Second
 	epoch := time.Now()
 	events := []fault.Event{{At: epoch.Add(2 * second), Until: epoch.Add(4 * second), Keys: []string{"cut", "lost"}}}
-	attempt := func(start, end time.Duration, outcome Outcome) []Attempt {
-		return []Attempt{{Start: start, End: end, Outcome: outcome, Sends: 1}}
+	attempt := func(start, end time.Duration, outcome traffic.Outcome) []traffic.Attempt {
+		return []traffic.Attempt{{Start: start, End: end, Outcome: outcome, Sends: 1}}
 	}
-	records := []Record{
-		{Attempts: attempt(2*second, 3*second, OK)},
-		{Attempts: attempt(1*second, 3*second, OK)},
-		{Attempts: attempt(3*second, 5*second, Open)},
-		{Attempts: attempt(3*second, 5*second, Unknown)},
-		{Attempts: attempt(5*second, 6*second, OK)},
-		{Intent: Intent{Key: "cut"}, Outcome: OK},
-		{Intent: Intent{Key: "lost"}, Outcome: Unknown},
+	records := []traffic.Record{
+		{Attempts: attempt(2*second, 3*second, traffic.OK)},
+		{Attempts: attempt(1*second, 3*second, traffic.OK)},
+		{Attempts: attempt(3*second, 5*second, traffic.Open)},
+		{Attempts: attempt(3*second, 5*second, traffic.Unknown)},
+		{Attempts: attempt(5*second, 6*second, traffic.OK)},
+		{Intent: traffic.Intent{Key: "cut"}, Outcome: traffic.OK},
+		{Intent: traffic.Intent{Key: "lost"}, Outcome: traffic.Unknown},
 	}
 	want := map[string]int64{"hit": 4, "disturbed": 2, "refused_meanwhile": 1, "done_meanwhile": 1, "done_after": 1}
 	if diff := cmp.Diff(want, meanwhile(records, events, epoch)); diff != "" {
@@ -134,7 +135,7 @@ func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
 func TestUnlocked_AStrategyThatRequestsNoLocksIsFoundAlsoDuringAnOutage(t *testing.T) {
 	const away Fault = "redis-down"
 	flow := &Flow{Locked: func(strategy string) bool { return strategy == "redis+row" }, Faults: []FaultSpec{{Fault: away, Outage: true}}}
-	records := []Record{{Outcome: OK}, {Outcome: OK}, {Outcome: Rejected}, {Intent: Intent{Reads: true}, Outcome: OK}}
+	records := []traffic.Record{{Outcome: traffic.OK}, {Outcome: traffic.OK}, {Outcome: traffic.Rejected}, {Intent: traffic.Intent{Reads: true}, Outcome: traffic.OK}}
 	for _, c := range []struct {
 		strategy string
 		fault    Fault

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -25,38 +26,38 @@ type Flow struct {
 	Guard    string // the last guard: a constraint of the database
 
 	// Plan draws the requests. Workload describes a plan in words.
-	Plan     func(Load) Plan
-	Workload func(Plan) string
+	Plan     func(traffic.Load) traffic.Plan
+	Workload func(traffic.Plan) string
 	// Open opens what a trial needs beside PostgreSQL, and stores it in Trial.State. May be nil.
 	Open func(context.Context, *Trial) (closing func(), err error)
 	// Watch samples the stores until ctx ends.
 	Watch func(context.Context, *Trial) ([]Sample, error)
 	// FollowUp returns what clients send after a success, with times counted from now. May be nil.
-	FollowUp func(Record) []ScheduledRequest
+	FollowUp func(traffic.Record) []traffic.ScheduledRequest
 	// Postcheck checks after the load, before the replicas are stopped, that everything still works.
 	Postcheck func(context.Context, *Trial) invariant.Findings
 	// Audit reads what really happened, when all replicas are gone.
-	Audit func(context.Context, *Trial, []Record) (Audited, error)
+	Audit func(context.Context, *Trial, []traffic.Record) (Audited, error)
 	// Linear returns the independent partitions of a history, each with its model. May be nil:
 	// histories are not checked.
 	Linear func(linear.History) ([]linear.Partition, error)
 	// Inconclusive returns the reasons why a run shows nothing that Needs cannot express. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 
-	Refuses      map[Action][]string        // the problems with which a write that its client is allowed to make may be refused; nil: Audit checks it
-	Stored       []string                   // the refusals that the service stores with the key: they are final, and the same byte for byte when the key is sent again
-	Moments      map[Action]string          // the field of a success that has the time of its effect
-	Invariants   []invariant.Invariant      // beside those of every flow
-	Undisturbed  []string                   // those of Invariants that are judged only without a fault
-	Evidence     map[string]string          // what its numbers count, beside those of every flow
-	Counted      []string                   // the kinds of NAME_events_total in /metrics that are added to the evidence
-	Locked       func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
-	Shared       func(strategy string) bool // whether a lock is taken once for several keys; nil: by none
-	Steps        []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
-	Batch        []string                   // at which CombinerKilled kills replicas
-	Cells        *Cells                     // of CrashMatrix; nil: there are none
-	Needs        []Need                     // of every run
-	Faults       []FaultSpec                // in the order in which they are tried, NoFault first
+	Refuses      map[traffic.Action][]string // the problems with which a write that its client is allowed to make may be refused; nil: Audit checks it
+	Stored       []string                    // the refusals that the service stores with the key: they are final, and the same byte for byte when the key is sent again
+	Moments      map[traffic.Action]string   // the field of a success that has the time of its effect
+	Invariants   []invariant.Invariant       // beside those of every flow
+	Undisturbed  []string                    // those of Invariants that are judged only without a fault
+	Evidence     map[string]string           // what its numbers count, beside those of every flow
+	Counted      []string                    // the kinds of NAME_events_total in /metrics that are added to the evidence
+	Locked       func(strategy string) bool  // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
+	Shared       func(strategy string) bool  // whether a lock is taken once for several keys; nil: by none
+	Steps        []string                    // at which CrashSteps kills replicas; none: they are killed at any moment
+	Batch        []string                    // at which CombinerKilled kills replicas
+	Cells        *Cells                      // of CrashMatrix; nil: there are none
+	Needs        []Need                      // of every run
+	Faults       []FaultSpec                 // in the order in which they are tried, NoFault first
 	Controls     []Scenario
 	Pace         Pace                // the pace under load, whatever the fault
 	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
@@ -182,7 +183,7 @@ func (f *Flow) quick(s Scenario) bool {
 }
 
 // Load returns the flow's load under a fault: slower or longer where the flow or the fault needs it.
-func (f *Flow) Load(l Load, fault Fault, lockTTL time.Duration) Load {
+func (f *Flow) Load(l traffic.Load, fault Fault, lockTTL time.Duration) traffic.Load {
 	u := f.spec(fault)
 	l.Rate = max(1, l.Rate/max(1, f.Slower)/max(1, u.Slower))
 	if longer := time.Duration(u.Stretch) * lockTTL; longer > l.Duration {
@@ -281,10 +282,10 @@ func StrategiesOf[S ~struct {
 }
 
 // Classify returns the outcome and the problem type of an answer of the flow's service.
-func (f *Flow) Classify(status int, header http.Header, body []byte) (Outcome, string) {
-	outcome, problem := Classify(status, header, body)
+func (f *Flow) Classify(status int, header http.Header, body []byte) (traffic.Outcome, string) {
+	outcome, problem := traffic.Classify(status, header, body)
 	if slices.Contains(f.Stored, problem) {
-		outcome = Rejected
+		outcome = traffic.Rejected
 	}
 	return outcome, problem
 }

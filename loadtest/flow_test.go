@@ -5,6 +5,8 @@ package loadtest
 import (
 	"net/http"
 	"testing"
+
+	"shop/loadtest/traffic"
 )
 
 const (
@@ -16,10 +18,10 @@ const (
 var lessons = &Flow{Stored: []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}}
 
 // anyClient has headers with nothing but the idempotency key.
-var anyClient = Headers{"Idempotency-Key", []http.Header{{}}}
+var anyClient = traffic.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}
 
-func buyOne(key string) *Intent {
-	return &Intent{Key: key, Action: "buy", Method: http.MethodPost, Path: "/v1/orders", Body: []byte(`{}`), Contends: []string{"a cup"}}
+func buyOne(key string) *traffic.Intent {
+	return &traffic.Intent{Key: key, Action: "buy", Method: http.MethodPost, Path: "/v1/orders", Body: []byte(`{}`), Contends: []string{"a cup"}}
 }
 
 // A new flow needs no change of the engine: its own refusals decide a key of its own service only.
@@ -27,10 +29,10 @@ func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 	header := http.Header{"Content-Type": {"application/problem+json; charset=utf-8"}}
 	body := []byte(`{"type":"/problems/seat-taken","title":"x","status":409}`)
 	seats := &Flow{Stored: []string{"seat-taken"}}
-	if got, kind := seats.Classify(http.StatusConflict, header, body); got != Rejected || kind != "seat-taken" {
-		t.Errorf("a stored refusal of the flow: %s %q, want %s", got, kind, Rejected)
+	if got, kind := seats.Classify(http.StatusConflict, header, body); got != traffic.Rejected || kind != "seat-taken" {
+		t.Errorf("a stored refusal of the flow: %s %q, want %s", got, kind, traffic.Rejected)
 	}
-	if got, _ := lessons.Classify(http.StatusConflict, header, body); got != Unknown {
-		t.Errorf("of another flow: %s, want %s", got, Unknown)
+	if got, _ := lessons.Classify(http.StatusConflict, header, body); got != traffic.Unknown {
+		t.Errorf("of another flow: %s, want %s", got, traffic.Unknown)
 	}
 }

@@ -38,7 +38,7 @@ func (h HangUps) Inject(ctx context.Context, over time.Duration) (events []fault
 	for end := time.Now().Add(over); time.Now().Before(end) && ctx.Err() == nil; {
 		e := fault.Event{At: time.Now()}
 		for range hangUpLooks {
-			e.Hits += int64(h.Trial.recorder.HangUp())
+			e.Hits += int64(h.Trial.Recorder.HangUp())
 			fault.Wait(ctx, hangUpEvery)
 		}
 		e.Until, e.Seen = time.Now(), map[string]int64{"hung_up": e.Hits}

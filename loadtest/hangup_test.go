@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 // The first requests wait until their clients hang up; the retries succeed.
@@ -21,15 +22,15 @@ func TestHangUps_ARequestWhoseClientHangsUpIsRetried(t *testing.T) {
 		case <-req.Context().Done():
 		}
 	})
-	run, err := NewRun(t.Context(), bases, anyClient, time.Minute, lessons.Classify)
+	run, err := traffic.NewRun(t.Context(), bases, anyClient, time.Minute, lessons.Classify)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
 	keys := []string{"a", "b", "c", "d"}
-	var schedule []ScheduledRequest
+	var schedule []traffic.ScheduledRequest
 	for n, key := range keys {
-		schedule = append(schedule, ScheduledRequest{Replica: n % 2, Intent: buyOne(key)})
+		schedule = append(schedule, traffic.ScheduledRequest{Replica: n % 2, Intent: buyOne(key)})
 	}
 	var sent sync.WaitGroup
 	sent.Go(func() { run.Send(t.Context(), schedule) })
@@ -42,7 +43,7 @@ func TestHangUps_ARequestWhoseClientHangsUpIsRetried(t *testing.T) {
 	attempts := 0
 	for _, key := range keys {
 		record := run.History.Record(key)
-		if record.Outcome != OK {
+		if record.Outcome != traffic.OK {
 			t.Errorf("%s: %+v", key, record)
 		}
 		attempts += len(record.Attempts)
@@ -50,7 +51,7 @@ func TestHangUps_ARequestWhoseClientHangsUpIsRetried(t *testing.T) {
 	if want := len(keys) + int(events[0].Hits); attempts != want {
 		t.Errorf("%d attempts, want %d: one for each key, and one for each client that hung up", attempts, want)
 	}
-	if n := run.recorder.HangUp(); n != 0 {
+	if n := run.Recorder.HangUp(); n != 0 {
 		t.Errorf("%d clients hung up after their answers", n)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 )
 
 // HistoryFile is the name of the history in the folder of a scenario.
@@ -23,11 +24,11 @@ const HistoryFile = "history.jsonl"
 
 // Written converts records to a history: a write is one operation, and each answer to a read is one. The
 // history has no effects from the database.
-func Written(header linear.Header, records []Record) linear.History {
+func Written(header linear.Header, records []traffic.Record) linear.History {
 	return effects{}.written(header, records)
 }
 
-func (e effects) written(header linear.Header, records []Record) linear.History {
+func (e effects) written(header linear.Header, records []traffic.Record) linear.History {
 	h := linear.History{Header: header}
 	for _, r := range records {
 		if r.Reads {
@@ -44,7 +45,7 @@ func (e effects) written(header linear.Header, records []Record) linear.History 
 }
 
 // requested returns an operation with the request only.
-func requested(r Record) linear.Operation {
+func requested(r traffic.Record) linear.Operation {
 	return linear.Operation{
 		Client: r.Client, Key: r.Key, Under: r.SharedKey, Action: string(r.Action),
 		Method: r.Method, Path: r.Path, Body: linear.Raw(r.Intent.Body), Objects: r.Contends, Reads: r.Reads,
@@ -52,7 +53,7 @@ func requested(r Record) linear.Operation {
 }
 
 // readsOf returns the operations of a read, one for each attempt, since each may show another state.
-func readsOf(r Record) (list []linear.Operation) {
+func readsOf(r traffic.Record) (list []linear.Operation) {
 	for _, a := range r.Attempts {
 		o := requested(r)
 		o.Replica, o.Call, o.Attempts = a.Replica, int64(a.Start), []linear.Attempt{written(a)}
@@ -67,14 +68,14 @@ func readsOf(r Record) (list []linear.Operation) {
 
 // operationOf returns the operation of a write. Its call is the start of the first attempt that may have
 // had an effect, and its return is the first final answer.
-func operationOf(r Record) linear.Operation {
+func operationOf(r traffic.Record) linear.Operation {
 	o := requested(r)
 	last := r.Last()
 	o.Outcome, o.Replica, o.Problem, o.Status = string(r.Outcome), last.Replica, last.Problem, last.Status
 	called, returned := false, false
 	for _, a := range r.Attempts {
 		o.Attempts = append(o.Attempts, written(a))
-		if start := int64(a.Start); a.Outcome != Open && (!called || start < o.Call) {
+		if start := int64(a.Start); a.Outcome != traffic.Open && (!called || start < o.Call) {
 			o.Call, called = start, true
 		}
 		if end := int64(a.End); a.Outcome.Final() && a.Outcome == r.Outcome && (!returned || end < o.Return) {
@@ -91,7 +92,7 @@ func operationOf(r Record) linear.Operation {
 	return o
 }
 
-func written(a Attempt) linear.Attempt {
+func written(a traffic.Attempt) linear.Attempt {
 	return linear.Attempt{
 		Replica: a.Replica, Start: int64(a.Start), End: int64(a.End),
 		Status: a.Status, Outcome: string(a.Outcome), Problem: a.Problem, Sends: a.Sends,
@@ -101,7 +102,7 @@ func written(a Attempt) linear.Attempt {
 // effects finds the effect of a key in the database, and the records that were sent under the key.
 type effects struct {
 	stored  map[storedKey]Stored
-	sharers map[sharedKey][]Record
+	sharers map[sharedKey][]traffic.Record
 	clients []Credentials // by Intent.Client
 }
 
@@ -115,8 +116,8 @@ type sharedKey struct {
 	key    string
 }
 
-func newEffects(stored []Stored, records []Record, clients []Credentials) effects {
-	e := effects{map[storedKey]Stored{}, map[sharedKey][]Record{}, clients}
+func newEffects(stored []Stored, records []traffic.Record, clients []Credentials) effects {
+	e := effects{map[storedKey]Stored{}, map[sharedKey][]traffic.Record{}, clients}
 	for _, s := range stored {
 		e.stored[storedKey{s.Client, s.Key}] = s
 	}
@@ -130,12 +131,12 @@ func newEffects(stored []Stored, records []Record, clients []Credentials) effect
 }
 
 // annotate adds what the database shows: for an acknowledged operation only its place among the writes.
-func (e effects) annotate(o *linear.Operation, r Record) {
+func (e effects) annotate(o *linear.Operation, r traffic.Record) {
 	effect, stored := e.of(r)
 	if effect == linear.Yes {
 		o.Order = stored.Order
 	}
-	if r.Outcome == OK {
+	if r.Outcome == traffic.OK {
 		return
 	}
 	if o.Effect = effect; effect == linear.Yes {
@@ -145,17 +146,17 @@ func (e effects) annotate(o *linear.Operation, r Record) {
 
 // of returns what the database shows of a record. If two records share a key, the effect belongs to the
 // one that was answered ok; if neither was, it is not known to which it belongs.
-func (e effects) of(r Record) (linear.Effect, Stored) {
+func (e effects) of(r traffic.Record) (linear.Effect, Stored) {
 	s, has := e.stored[storedKey{e.clients[r.Client].ID, r.IdempotencyKey()}]
 	sharers := e.sharers[sharedKey{r.Client, r.IdempotencyKey()}]
 	switch {
 	case !has:
 		return linear.No, s
-	case len(sharers) == 1 || r.Outcome == OK:
+	case len(sharers) == 1 || r.Outcome == traffic.OK:
 		return linear.Yes, s
 	}
 	for _, other := range sharers {
-		if other.Outcome == OK {
+		if other.Outcome == traffic.OK {
 			return linear.No, s
 		}
 	}
@@ -163,7 +164,7 @@ func (e effects) of(r Record) (linear.Effect, Stored) {
 }
 
 // linearize writes the history of a scenario, checks it, and adds the findings to r.
-func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audited Audited) error {
+func (t *Trial) linearize(ctx context.Context, r *Result, records []traffic.Record, audited Audited) error {
 	s := t.Scenario
 	if s.Flow.Linear == nil {
 		return nil

@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
 // attempts of a key, at 10 to 20, 30 to 40 and so on.
-func attempts(outcomes ...Outcome) (list []Attempt) {
+func attempts(outcomes ...traffic.Outcome) (list []traffic.Attempt) {
 	for i, o := range outcomes {
 		start := time.Duration(20*i + 10)
-		list = append(list, Attempt{Replica: i, Start: start, End: start + 10, Outcome: o, Status: 200 + i, Problem: string(o)})
+		list = append(list, traffic.Attempt{Replica: i, Start: start, End: start + 10, Outcome: o, Status: 200 + i, Problem: string(o)})
 	}
 	return list
 }
@@ -26,20 +27,20 @@ func attempts(outcomes ...Outcome) (list []Attempt) {
 func TestWritten_AnOperationLastsFromWhatMayHaveDoneItToTheFirstAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		outcome   Outcome
-		attempts  []Attempt
+		outcome   traffic.Outcome
+		attempts  []traffic.Attempt
 		call, end int64
 	}{
-		{"at once", OK, attempts(OK), 10, 20},
-		{"busy first", OK, attempts(Open, OK), 30, 40},
-		{"unknown first", OK, attempts(Unknown, Open, OK), 10, 60},
-		{"answered twice", OK, attempts(OK, OK), 10, 20},
-		{"bought and refused", OK, attempts(Rejected, OK), 10, 40},
-		{"undecided", Unknown, attempts(Open, Unknown, Open), 30, 0},
-		{"given up", Open, attempts(Open, Open), 10, 40},
-		{"never sent", Open, nil, 0, 0},
+		{"at once", traffic.OK, attempts(traffic.OK), 10, 20},
+		{"busy first", traffic.OK, attempts(traffic.Open, traffic.OK), 30, 40},
+		{"unknown first", traffic.OK, attempts(traffic.Unknown, traffic.Open, traffic.OK), 10, 60},
+		{"answered twice", traffic.OK, attempts(traffic.OK, traffic.OK), 10, 20},
+		{"bought and refused", traffic.OK, attempts(traffic.Rejected, traffic.OK), 10, 40},
+		{"undecided", traffic.Unknown, attempts(traffic.Open, traffic.Unknown, traffic.Open), 30, 0},
+		{"given up", traffic.Open, attempts(traffic.Open, traffic.Open), 10, 40},
+		{"never sent", traffic.Open, nil, 0, 0},
 	} {
-		o := operationOf(Record{Intent: Intent{Key: "a"}, Outcome: c.outcome, Attempts: c.attempts})
+		o := operationOf(traffic.Record{Intent: traffic.Intent{Key: "a"}, Outcome: c.outcome, Attempts: c.attempts})
 		if o.Call != c.call || o.Return != c.end || o.Outcome != string(c.outcome) || len(o.Attempts) != len(c.attempts) {
 			t.Errorf("%s: %+v", c.name, o)
 		}
@@ -47,9 +48,9 @@ func TestWritten_AnOperationLastsFromWhatMayHaveDoneItToTheFirstAnswer(t *testin
 }
 
 func TestWritten_EachAnswerToAReadIsAnOperation(t *testing.T) {
-	h := NewHistory()
-	h.Intend(Intent{Key: "r", Reads: true, Method: "GET", Path: "/x"})
-	for i, a := range attempts(OK, Unknown, OK) {
+	h := traffic.NewHistory()
+	h.Intend(traffic.Intent{Key: "r", Reads: true, Method: "GET", Path: "/x"})
+	for i, a := range attempts(traffic.OK, traffic.Unknown, traffic.OK) {
 		a.Key = "r"
 		h.Add(a, []byte{'1' + byte(i)})
 	}
@@ -68,19 +69,19 @@ func TestWritten_EachAnswerToAReadIsAnOperation(t *testing.T) {
 
 func TestEffects_AreThoseOfTheRequestThatHadTheKey(t *testing.T) {
 	clients := []Credentials{{ID: [16]byte{1}}, {ID: [16]byte{2}}}
-	record := func(client int, name, key string, outcome Outcome) Record {
-		return Record{Intent: Intent{Client: client, Key: name, SharedKey: key}, Outcome: outcome}
+	record := func(client int, name, key string, outcome traffic.Outcome) traffic.Record {
+		return traffic.Record{Intent: traffic.Intent{Client: client, Key: name, SharedKey: key}, Outcome: outcome}
 	}
-	records := []Record{
-		record(0, "a", "", Unknown),             // done
-		record(1, "b", "a", Unknown),            // the key of another client: not done
-		record(0, "c", "", OK),                  // done, as answered
-		record(0, "d", "c", Rejected),           // refused because of c
-		record(0, "e", "", Unknown),             // of two with one key,
-		record(0, "f", "e", Open),               // one was done
-		record(0, "g", "", Open),                // not done
-		record(0, "h", "", Open),                // done, against its answer
-		{Intent: Intent{Key: "i", Reads: true}}, // a read has no effect
+	records := []traffic.Record{
+		record(0, "a", "", traffic.Unknown),             // done
+		record(1, "b", "a", traffic.Unknown),            // the key of another client: not done
+		record(0, "c", "", traffic.OK),                  // done, as answered
+		record(0, "d", "c", traffic.Rejected),           // refused because of c
+		record(0, "e", "", traffic.Unknown),             // of two with one key,
+		record(0, "f", "e", traffic.Open),               // one was done
+		record(0, "g", "", traffic.Open),                // not done
+		record(0, "h", "", traffic.Open),                // done, against its answer
+		{Intent: traffic.Intent{Key: "i", Reads: true}}, // a read has no effect
 	}
 	stored := []Stored{
 		{clients[0].ID, "a", []byte(`{"id":1}`), 7},
@@ -119,14 +120,14 @@ func TestTrial_AnIllegalHistoryBreaksAnInvariantAndIsKeptAndDrawn(t *testing.T) 
 		return []linear.Partition{p}, nil
 	}}
 	for _, c := range []struct {
-		records []Record
+		records []traffic.Record
 		broken  int64
 	}{
-		{[]Record{{Intent: Intent{Key: "a"}, Outcome: OK, Attempts: attempts(OK)}}, 0},
-		{[]Record{{Intent: Intent{Key: "a"}, Outcome: OK, Attempts: attempts(OK)}, {Intent: Intent{Key: "b"}, Outcome: OK, Attempts: attempts(OK)}}, 1},
+		{[]traffic.Record{{Intent: traffic.Intent{Key: "a"}, Outcome: traffic.OK, Attempts: attempts(traffic.OK)}}, 0},
+		{[]traffic.Record{{Intent: traffic.Intent{Key: "a"}, Outcome: traffic.OK, Attempts: attempts(traffic.OK)}, {Intent: traffic.Intent{Key: "b"}, Outcome: traffic.OK, Attempts: attempts(traffic.OK)}}, 1},
 	} {
 		trial := &Trial{
-			Scenario: flow.Safe("row", NoFault), proof: &Proof{Out: t.TempDir()}, Run: &Run{Retrier: &Retrier{History: NewHistory()}},
+			Scenario: flow.Safe("row", NoFault), proof: &Proof{Out: t.TempDir()}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: traffic.NewHistory()}},
 		}
 		result := NewResult(trial.Scenario, 2)
 		result.Evidence, result.Findings = map[string]int64{}, invariant.Findings{}

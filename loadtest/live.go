@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 )
 
 // LiveMargin is added to the TTL of a lock for the bound of I-LIVE: the lock of a killed holder has to
@@ -21,17 +22,17 @@ func LiveBound(lockTTL time.Duration) time.Duration { return lockTTL + LiveMargi
 
 // Stalls lists the faults after whose beginning or end no write succeeded within the bound. Requests that
 // end what another request began (Intent.Ends) do not count.
-func Stalls(h *History, records []Record, events []fault.Event, bound time.Duration) []string {
+func Stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound time.Duration) []string {
 	return stalls(h, records, events, func(time.Duration) time.Duration { return bound })
 }
 
 // stalls is Stalls with a bound per moment. The bound starts when a write is pending: at a low rate there
 // may be none for a while.
-func stalls(h *History, records []Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
+func stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
 	var successes []time.Duration
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			if a.Outcome == OK && !r.Ends && !r.Reads {
+			if a.Outcome == traffic.OK && !r.Ends && !r.Reads {
 				successes = append(successes, a.End)
 			}
 		}
@@ -58,11 +59,11 @@ func stalls(h *History, records []Record, events []fault.Event, bound func(at ti
 }
 
 // waits returns the first moment from at on at which a write is pending; at if there is none.
-func waits(records []Record, at time.Duration) time.Duration {
+func waits(records []traffic.Record, at time.Duration) time.Duration {
 	first := time.Duration(math.MaxInt64)
 	for _, r := range records {
 		until := r.DecidedAt(math.MaxInt64)
-		if r.abandoned() {
+		if r.Abandoned() {
 			until = r.Last().End
 		}
 		if until > at && !r.Ends && !r.Reads && len(r.Refusals) == 0 {
@@ -91,7 +92,7 @@ func among(events []fault.Event, epoch time.Time, bound time.Duration) func(at t
 }
 
 // keys lists the keys of the records that match.
-func keys(records []Record, of func(Record) bool) (list []string) {
+func keys(records []traffic.Record, of func(traffic.Record) bool) (list []string) {
 	for _, r := range records {
 		if of(r) {
 			list = append(list, r.Key)
@@ -101,12 +102,12 @@ func keys(records []Record, of func(Record) bool) (list []string) {
 }
 
 // undecided lists the keys that no retry decided in time.
-func undecided(records []Record) []string {
-	return keys(records, func(r Record) bool { return !r.Outcome.Final() && !r.abandoned() })
+func undecided(records []traffic.Record) []string {
+	return keys(records, func(r traffic.Record) bool { return !r.Outcome.Final() && !r.Abandoned() })
 }
 
 // notRefused lists the requests that are not allowed and were not refused with one of their problems.
-func notRefused(records []Record) (wrong []string) {
+func notRefused(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if len(r.Refusals) > 0 && !slices.Contains(r.Refusals, r.Problem()) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s; want %s", r.Key, r.Ended(), strings.Join(r.Refusals, " or ")))
@@ -116,9 +117,9 @@ func notRefused(records []Record) (wrong []string) {
 }
 
 // refusedWrites lists the writes that are allowed and were refused for a reason that the flow does not know.
-func (f *Flow) refusedWrites(records []Record) (wrong []string) {
+func (f *Flow) refusedWrites(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
-		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == Rejected && !slices.Contains(f.Refuses[r.Action], r.Problem()) {
+		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected && !slices.Contains(f.Refuses[r.Action], r.Problem()) {
 			wrong = append(wrong, r.Key+": "+r.Ended())
 		}
 	}
@@ -126,9 +127,9 @@ func (f *Flow) refusedWrites(records []Record) (wrong []string) {
 }
 
 // refusedReads lists the reads that are allowed and were refused.
-func refusedReads(records []Record) (wrong []string) {
+func refusedReads(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
-		if r.Reads && len(r.Refusals) == 0 && r.Outcome == Rejected {
+		if r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected {
 			wrong = append(wrong, r.Key+": "+r.Ended())
 		}
 	}
@@ -136,7 +137,7 @@ func refusedReads(records []Record) (wrong []string) {
 }
 
 // diverged lists the keys that got two different final answers, with these answers.
-func diverged(records []Record) (found []string) {
+func diverged(records []traffic.Record) (found []string) {
 	for _, r := range records {
 		if r.Diverged {
 			found = append(found, r.Key+": "+r.Differs)
@@ -147,11 +148,13 @@ func diverged(records []Record) (found []string) {
 
 // firstDuplicates lists the keys that were only ever answered as duplicates, although no request with them can have had
 // an effect before.
-func firstDuplicates(records []Record) (found []string) {
+func firstDuplicates(records []traffic.Record) (found []string) {
 	for _, r := range records {
-		effect := func(a Attempt) bool { return a.Outcome == Unknown || a.Outcome == OK && !a.Duplicate }
-		if decided := r.deciding(); decided.Duplicate && !slices.ContainsFunc(r.Attempts, effect) {
-			found = append(found, fmt.Sprintf("%s: %d %s: answered as a duplicate, but no request with this key can have had the effect before", r.Key, decided.Status, brief(r.Body)))
+		effect := func(a traffic.Attempt) bool {
+			return a.Outcome == traffic.Unknown || a.Outcome == traffic.OK && !a.Duplicate
+		}
+		if decided := r.Deciding(); decided.Duplicate && !slices.ContainsFunc(r.Attempts, effect) {
+			found = append(found, fmt.Sprintf("%s: %d %s: answered as a duplicate, but no request with this key can have had the effect before", r.Key, decided.Status, traffic.Brief(r.Body)))
 		}
 	}
 	return found

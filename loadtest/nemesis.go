@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"shop/loadtest/traffic"
 )
 
 // Nemesis injects one fault after the other, by a schedule that is drawn from the seed. It is not part of
@@ -74,7 +76,7 @@ func faultWindow(load time.Duration) (from, over time.Duration) {
 
 // Disturbed reports whether an attempt for a key was under way while a fault lasted, or within the time
 // longer after it.
-func (t *Trial) Disturbed(r Record, longer time.Duration) bool {
+func (t *Trial) Disturbed(r traffic.Record, longer time.Duration) bool {
 	for _, a := range r.Attempts {
 		for _, e := range t.events {
 			if a.End >= e.At.Sub(t.History.Epoch) && a.Start <= e.Until.Sub(t.History.Epoch)+longer {
@@ -89,7 +91,7 @@ func (t *Trial) Disturbed(r Record, longer time.Duration) bool {
 // The flow's summary of them is kept.
 func (r *Result) Slim() {
 	r.summed = r.Scenario.Flow.Summary(*r)
-	r.Records, r.Loaded, r.Plan, r.Sent, r.Samples, r.Story = nil, 0, Plan{}, nil, nil, nil
+	r.Records, r.Loaded, r.Plan, r.Sent, r.Samples, r.Story = nil, 0, traffic.Plan{}, nil, nil, nil
 }
 
 // Slimmed reports whether Slim was called.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shop/loadtest/traffic"
 )
 
 func nemesisFlow() *Flow {
@@ -46,7 +48,7 @@ func TestNemesis_EachStrategyOnceForEachSeedAndControlsMustBeCaught(t *testing.T
 }
 
 func TestNemesis_AControlHasTwoMinutesAndEachScenarioItsSeed(t *testing.T) {
-	p := Proof{Load: Load{Duration: time.Hour, Seed: 1}}
+	p := Proof{Load: traffic.Load{Duration: time.Hour, Seed: 1}}
 	all := nemesisFlow().Nemesis(nemesisStrategies, 7, 1)
 	if load := p.loadOf(all[0]); load.Duration != ControlFor || load.Seed != 7 {
 		t.Errorf("%+v", load)
@@ -70,7 +72,7 @@ func TestFaultWindow_CoversNearlyAllOfALongLoad(t *testing.T) {
 func TestSlim_KeepsTheSummary(t *testing.T) {
 	f := nemesisFlow()
 	r := NewResult(f.Safe("good", Nemesis), 3)
-	r.Records, r.Loaded = make([]Record, 5), 4
+	r.Records, r.Loaded = make([]traffic.Record, 5), 4
 	before := r.Sentence()
 	if r.Slim(); r.Sentence() != before || !r.Slimmed() || r.Records != nil {
 		t.Errorf("%q, was %q", r.Sentence(), before)

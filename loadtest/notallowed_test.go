@@ -6,33 +6,35 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shop/loadtest/traffic"
 )
 
 func TestHistory_GivenUpKeyIsNotSentAgain(t *testing.T) {
-	h := NewHistory()
-	h.Intend(Intent{Key: "a", GivesUp: true})
-	if retry, _ := h.Add(Attempt{Key: "a", Outcome: Open, Problem: "busy"}, nil); retry != nil {
+	h := traffic.NewHistory()
+	h.Intend(traffic.Intent{Key: "a", GivesUp: true})
+	if retry, _ := h.Add(traffic.Attempt{Key: "a", Outcome: traffic.Open, Problem: "busy"}, nil); retry != nil {
 		t.Error("a given up key is sent again after busy")
 	}
 	if got := undecided(h.Records()); len(got) != 0 {
 		t.Errorf("undecided: %v; want none", got)
 	}
-	h.Intend(Intent{Key: "b", GivesUp: true})
-	if retry, _ := h.Add(Attempt{Key: "b", Outcome: Unknown}, nil); retry == nil {
+	h.Intend(traffic.Intent{Key: "b", GivesUp: true})
+	if retry, _ := h.Add(traffic.Attempt{Key: "b", Outcome: traffic.Unknown}, nil); retry == nil {
 		t.Error("a key of unknown outcome is given up")
 	}
 }
 
 func TestNotRefused_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
-	h := NewHistory()
-	for key, a := range map[string]Attempt{
-		"done":      {Outcome: OK},
-		"refused":   {Outcome: Rejected, Problem: "forbidden"},
-		"otherwise": {Outcome: Rejected, Problem: "out-of-stock"},
-		"unknown":   {Outcome: Unknown},
+	h := traffic.NewHistory()
+	for key, a := range map[string]traffic.Attempt{
+		"done":      {Outcome: traffic.OK},
+		"refused":   {Outcome: traffic.Rejected, Problem: "forbidden"},
+		"otherwise": {Outcome: traffic.Rejected, Problem: "out-of-stock"},
+		"unknown":   {Outcome: traffic.Unknown},
 	} {
 		a.Key = key
-		h.Intend(Intent{Key: key, Refusals: []string{"forbidden", "not-found"}})
+		h.Intend(traffic.Intent{Key: key, Refusals: []string{"forbidden", "not-found"}})
 		h.Add(a, nil)
 	}
 	if got := notRefused(h.Records()); len(got) != 3 || slices.ContainsFunc(got, func(s string) bool { return s[:7] == "refused" }) {
@@ -41,19 +43,19 @@ func TestNotRefused_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
 }
 
 func TestRefusedWrites_WhatIsAllowedIsRefusedOnlyForAReasonThatTheFlowKnows(t *testing.T) {
-	flow := &Flow{Refuses: map[Action][]string{"buy": {"out-of-stock"}}}
-	h := NewHistory()
+	flow := &Flow{Refuses: map[traffic.Action][]string{"buy": {"out-of-stock"}}}
+	h := traffic.NewHistory()
 	for _, c := range []struct {
-		intent  Intent
-		attempt Attempt
+		intent  traffic.Intent
+		attempt traffic.Attempt
 	}{
-		{Intent{Key: "sold", Action: "buy"}, Attempt{Outcome: OK}},
-		{Intent{Key: "sold-out", Action: "buy"}, Attempt{Outcome: Rejected, Problem: "out-of-stock"}},
-		{Intent{Key: "invalid", Action: "buy"}, Attempt{Outcome: Rejected, Problem: "invalid-request"}},
-		{Intent{Key: "of another action", Action: "cancel"}, Attempt{Outcome: Rejected, Problem: "out-of-stock"}},
-		{Intent{Key: "not allowed", Action: "buy", Refusals: []string{"forbidden"}}, Attempt{Outcome: Rejected, Problem: "forbidden"}},
-		{Intent{Key: "read", Action: "buy", Reads: true}, Attempt{Outcome: Rejected, Problem: "not-found"}},
-		{Intent{Key: "busy", Action: "buy"}, Attempt{Outcome: Open, Problem: "busy"}},
+		{traffic.Intent{Key: "sold", Action: "buy"}, traffic.Attempt{Outcome: traffic.OK}},
+		{traffic.Intent{Key: "sold-out", Action: "buy"}, traffic.Attempt{Outcome: traffic.Rejected, Problem: "out-of-stock"}},
+		{traffic.Intent{Key: "invalid", Action: "buy"}, traffic.Attempt{Outcome: traffic.Rejected, Problem: "invalid-request"}},
+		{traffic.Intent{Key: "of another action", Action: "cancel"}, traffic.Attempt{Outcome: traffic.Rejected, Problem: "out-of-stock"}},
+		{traffic.Intent{Key: "not allowed", Action: "buy", Refusals: []string{"forbidden"}}, traffic.Attempt{Outcome: traffic.Rejected, Problem: "forbidden"}},
+		{traffic.Intent{Key: "read", Action: "buy", Reads: true}, traffic.Attempt{Outcome: traffic.Rejected, Problem: "not-found"}},
+		{traffic.Intent{Key: "busy", Action: "buy"}, traffic.Attempt{Outcome: traffic.Open, Problem: "busy"}},
 	} {
 		h.Intend(c.intent)
 		c.attempt.Key = c.intent.Key
@@ -65,10 +67,10 @@ func TestRefusedWrites_WhatIsAllowedIsRefusedOnlyForAReasonThatTheFlowKnows(t *t
 }
 
 func TestHistory_ReadsMayDiffer(t *testing.T) {
-	h := NewHistory()
-	h.Intend(Intent{Key: "r", Reads: true})
-	h.Add(Attempt{Key: "r", Outcome: OK}, []byte(`{"stock":2}`))
-	h.Add(Attempt{Key: "r", Outcome: OK}, []byte(`{"stock":1}`))
+	h := traffic.NewHistory()
+	h.Intend(traffic.Intent{Key: "r", Reads: true})
+	h.Add(traffic.Attempt{Key: "r", Outcome: traffic.OK}, []byte(`{"stock":2}`))
+	h.Add(traffic.Attempt{Key: "r", Outcome: traffic.OK}, []byte(`{"stock":1}`))
 	if got := diverged(h.Records()); len(got) != 0 {
 		t.Errorf("diverged: %v; want none", got)
 	}

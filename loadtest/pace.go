@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -81,14 +82,14 @@ type outage struct {
 
 // tempo holds when the writes of a load were planned and when they were decided.
 type tempo struct {
-	sent, decided []time.Duration // each in order; an abandoned key counts as decided
-	first         []Attempt       // the first attempt of each key, if it was sent
-	outages       []outage        // in order of their beginning
-	until         time.Duration   // the end of the load
+	sent, decided []time.Duration   // each in order; an abandoned key counts as decided
+	first         []traffic.Attempt // the first attempt of each key, if it was sent
+	outages       []outage          // in order of their beginning
+	until         time.Duration     // the end of the load
 }
 
 // newTempo reads a history. Reads are not counted: they wait for no lock.
-func newTempo(h *History, records []Record, events []fault.Event, until time.Duration) *tempo {
+func newTempo(h *traffic.History, records []traffic.Record, events []fault.Event, until time.Duration) *tempo {
 	t := &tempo{until: until}
 	for _, e := range events {
 		t.outages = append(t.outages, outage{e.What, e.At.Sub(h.Epoch), e.Until.Sub(h.Epoch)})
@@ -104,13 +105,13 @@ func newTempo(h *History, records []Record, events []fault.Event, until time.Dur
 	return t
 }
 
-func (t *tempo) add(r Record) {
-	first := slices.MinFunc(r.Attempts, func(a, b Attempt) int { return cmp.Compare(a.Start, b.Start) })
+func (t *tempo) add(r traffic.Record) {
+	first := slices.MinFunc(r.Attempts, func(a, b traffic.Attempt) int { return cmp.Compare(a.Start, b.Start) })
 	t.sent = append(t.sent, r.Planned)
 	switch {
 	case r.Outcome.Final():
-		t.decided = append(t.decided, r.deciding().End)
-	case r.abandoned():
+		t.decided = append(t.decided, r.Deciding().End)
+	case r.Abandoned():
 		t.decided = append(t.decided, r.Last().End)
 	}
 	if first.Sends > 0 {
@@ -127,9 +128,9 @@ func (t *tempo) answers(after time.Duration) (busy, unknown, all int) {
 		}
 		all++
 		switch a.Outcome {
-		case Open:
+		case traffic.Open:
 			busy++
-		case Unknown:
+		case traffic.Unknown:
 			unknown++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 )
 
 const (
@@ -20,16 +21,16 @@ const (
 )
 
 // decides returns when a key that is sent at a time is decided, and the answers before that.
-type decides func(n int, sent time.Duration) (at time.Duration, before []Outcome)
+type decides func(n int, sent time.Duration) (at time.Duration, before []traffic.Outcome)
 
 // prompt decides each key at once.
-func prompt(_ int, sent time.Duration) (time.Duration, []Outcome) {
+func prompt(_ int, sent time.Duration) (time.Duration, []traffic.Outcome) {
 	return sent + 50*time.Millisecond, nil
 }
 
 // stands is like prompt, but decides nothing in a span.
 func stands(from, to time.Duration) decides {
-	return func(_ int, sent time.Duration) (time.Duration, []Outcome) {
+	return func(_ int, sent time.Duration) (time.Duration, []traffic.Outcome) {
 		if at := sent + 50*time.Millisecond; at < from || at >= to {
 			return at, nil
 		}
@@ -38,10 +39,10 @@ func stands(from, to time.Duration) decides {
 }
 
 // sometimes gives one key in every so many another first answer.
-func sometimes(outcome Outcome, every int) decides {
-	return func(n int, sent time.Duration) (time.Duration, []Outcome) {
+func sometimes(outcome traffic.Outcome, every int) decides {
+	return func(n int, sent time.Duration) (time.Duration, []traffic.Outcome) {
 		if n%every == 0 {
-			return sent + 100*time.Millisecond, []Outcome{outcome}
+			return sent + 100*time.Millisecond, []traffic.Outcome{outcome}
 		}
 		return prompt(n, sent)
 	}
@@ -49,7 +50,7 @@ func sometimes(outcome Outcome, every int) decides {
 
 // catchingUp decides a backlog that begins at one time from another time on, at a rate.
 func catchingUp(since, from time.Duration, rate int) decides {
-	return func(n int, sent time.Duration) (time.Duration, []Outcome) {
+	return func(n int, sent time.Duration) (time.Duration, []traffic.Outcome) {
 		if sent < since {
 			return prompt(n, sent)
 		}
@@ -59,24 +60,24 @@ func catchingUp(since, from time.Duration, rate int) decides {
 }
 
 // played returns a history of keys that are sent evenly and decided by when.
-func played(when decides) (*History, []Record) {
-	h := NewHistory()
-	var records []Record
+func played(when decides) (*traffic.History, []traffic.Record) {
+	h := traffic.NewHistory()
+	var records []traffic.Record
 	for n := range int(paceLoad.Seconds() * paceRate) {
 		sent := time.Duration(n) * time.Second / paceRate
 		at, before := when(n, sent)
-		r := Record{Intent: Intent{Key: fmt.Sprint(n)}, Planned: sent, Outcome: OK}
+		r := traffic.Record{Intent: traffic.Intent{Key: fmt.Sprint(n)}, Planned: sent, Outcome: traffic.OK}
 		for _, o := range before {
-			r.Attempts = append(r.Attempts, Attempt{Start: sent, End: sent + 10*time.Millisecond, Status: 503, Outcome: o, Sends: 1})
+			r.Attempts = append(r.Attempts, traffic.Attempt{Start: sent, End: sent + 10*time.Millisecond, Status: 503, Outcome: o, Sends: 1})
 		}
-		r.Attempts = append(r.Attempts, Attempt{Start: sent + time.Duration(len(before))*20*time.Millisecond, End: at, Status: 201, Outcome: OK, Sends: 1})
+		r.Attempts = append(r.Attempts, traffic.Attempt{Start: sent + time.Duration(len(before))*20*time.Millisecond, End: at, Status: 201, Outcome: traffic.OK, Sends: 1})
 		records = append(records, r)
 	}
 	return h, records
 }
 
 // broke returns the invariants of liveness that a history breaks.
-func broke(h *History, records []Record, events []fault.Event) string {
+func broke(h *traffic.History, records []traffic.Record, events []fault.Event) string {
 	flow := &Flow{Faults: []FaultSpec{{Fault: Crash}}}
 	findings, _ := newTempo(h, records, events, paceLoad).judge(flow.pace(Crash, paceTTL))
 	violations := findings.Counts()
@@ -85,7 +86,7 @@ func broke(h *History, records []Record, events []fault.Event) string {
 }
 
 // faults returns faults at equal intervals, from two seconds on.
-func faults(h *History, times int, every, last time.Duration) (events []fault.Event) {
+func faults(h *traffic.History, times int, every, last time.Duration) (events []fault.Event) {
 	for n := range times {
 		at := h.Epoch.Add(2*time.Second + time.Duration(n)*every)
 		events = append(events, fault.Event{What: "a kill", At: at, Until: at.Add(last)})
@@ -96,13 +97,13 @@ func faults(h *History, times int, every, last time.Duration) (events []fault.Ev
 func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 	const second = time.Second
 	// In ten seconds 29 keys are decided, one in 35, and the others afterwards.
-	trickle := func(n int, sent time.Duration) (time.Duration, []Outcome) {
+	trickle := func(n int, sent time.Duration) (time.Duration, []traffic.Outcome) {
 		if sent >= 3*second && sent < 13*second && n%35 != 0 {
 			return 13*second + time.Duration(n)*time.Millisecond, nil
 		}
 		return prompt(n, sent)
 	}
-	inLulls := func(n int, sent time.Duration) (time.Duration, []Outcome) { // after each of three faults
+	inLulls := func(n int, sent time.Duration) (time.Duration, []traffic.Outcome) { // after each of three faults
 		for _, fault := range []time.Duration{2 * second, 6 * second, 10 * second} {
 			if sent >= fault && sent < fault+2700*time.Millisecond {
 				return fault + 2700*time.Millisecond, nil
@@ -117,10 +118,10 @@ func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 		want   string
 	}{
 		{"all at once", prompt, 0, ""},
-		{"half of the first answers are busy", sometimes(Open, 2), 0, "I-BUSY"},
-		{"one in six is", sometimes(Open, 6), 0, ""},
-		{"one in five first answers is unknown", sometimes(Unknown, 5), 0, "I-ERROR"},
-		{"one in twelve is", sometimes(Unknown, 12), 0, ""},
+		{"half of the first answers are busy", sometimes(traffic.Open, 2), 0, "I-BUSY"},
+		{"one in six is", sometimes(traffic.Open, 6), 0, ""},
+		{"one in five first answers is unknown", sometimes(traffic.Unknown, 5), 0, "I-ERROR"},
+		{"one in twelve is", sometimes(traffic.Unknown, 12), 0, ""},
 		{"nothing for three seconds", stands(4*second, 7*second), 0, "I-GOODPUT"},
 		{"nothing for one second", stands(4*second, 5*second), 0, ""},
 		{"it is too slow for the load, and keeps on", catchingUp(0, 0, paceRate*2/5), 0, ""},
@@ -131,7 +132,7 @@ func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 		{"the fault has an effect for four seconds", stands(2*second, 6500*time.Millisecond), 1, ""},
 		{"it comes back slowly", catchingUp(2*second, 3*second, paceRate/3), 1, "I-RECOVER"},
 		{"it comes back, and catches up", catchingUp(2*second, 6*second, 3*paceRate), 1, ""},
-		{"half of the answers are busy, also outside of the outage", sometimes(Open, 2), 1, "I-BUSY"},
+		{"half of the answers are busy, also outside of the outage", sometimes(traffic.Open, 2), 1, "I-BUSY"},
 	} {
 		h, records := played(c.when)
 		if got := broke(h, records, faults(h, c.faults, 4*second, second/2)); got != c.want {
@@ -141,9 +142,9 @@ func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 }
 
 func TestPace_AnswersInAnOutageAreNotCounted(t *testing.T) {
-	h, records := played(func(n int, sent time.Duration) (time.Duration, []Outcome) {
+	h, records := played(func(n int, sent time.Duration) (time.Duration, []traffic.Outcome) {
 		if sent >= 2*time.Second && sent < 7*time.Second {
-			return sent + 100*time.Millisecond, []Outcome{Open}
+			return sent + 100*time.Millisecond, []traffic.Outcome{traffic.Open}
 		}
 		return prompt(n, sent)
 	})
@@ -155,7 +156,7 @@ func TestPace_AnswersInAnOutageAreNotCounted(t *testing.T) {
 	}
 	h, records = played(prompt)
 	for i := range 2 * paceRate { // under way before the kill, and cut off by it
-		records[i].Attempts = append([]Attempt{{Start: records[i].Planned, End: 2 * time.Second, Outcome: Unknown, Sends: 1}}, records[i].Attempts...)
+		records[i].Attempts = append([]traffic.Attempt{{Start: records[i].Planned, End: 2 * time.Second, Outcome: traffic.Unknown, Sends: 1}}, records[i].Attempts...)
 	}
 	if got := broke(h, records, faults(h, 1, 0, time.Second)); got != "" {
 		t.Errorf("cut off by a fault: broke %q", got)
@@ -169,15 +170,15 @@ func TestPace_AnAbandonedKeyNoLongerWaits(t *testing.T) {
 	h, records := played(prompt)
 	for i := range records {
 		if i%2 == 0 && i > paceRate {
-			records[i].GivesUp, records[i].Outcome = true, Open
-			records[i].Attempts[0].Outcome = Open
+			records[i].GivesUp, records[i].Outcome = true, traffic.Open
+			records[i].Attempts[0].Outcome = traffic.Open
 		}
 	}
 	if got := broke(h, records, nil); got != "I-BUSY" {
 		t.Errorf("half given up after busy: broke %q, want I-BUSY alone", got)
 	}
 	for i := range records {
-		records[i].Outcome, records[i].GivesUp = Unknown, false
+		records[i].Outcome, records[i].GivesUp = traffic.Unknown, false
 	}
 	if got := broke(h, records, nil); !strings.Contains(got, "I-GOODPUT") {
 		t.Errorf("nothing is decided: broke %q, want I-GOODPUT too", got)

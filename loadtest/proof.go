@@ -15,13 +15,14 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
 // Proof is a set of scenarios and everything that is needed to run them.
 type Proof struct {
 	Scenarios []Scenario
-	Load      Load
+	Load      traffic.Load
 	Calm      time.Duration            // length of the load without a fault; 0: as with a fault
 	LockTTL   map[string]time.Duration // by flow
 	Grace     time.Duration            // after the load, until every key must be decided; 0: 20 s
@@ -120,7 +121,7 @@ func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 }
 
 // loadOf returns the load of a scenario, before Flow.Load adapts it to the fault.
-func (p *Proof) loadOf(s Scenario) Load {
+func (p *Proof) loadOf(s Scenario) traffic.Load {
 	load := p.Load
 	if s.Fault == NoFault && p.Calm > 0 {
 		load.Duration = p.Calm
@@ -142,7 +143,7 @@ func (p *Proof) loadOf(s Scenario) Load {
 func newPrefix() string { return fmt.Sprintf("shop_prove_%d", time.Now().UnixNano()) }
 
 // plan draws what a scenario sends under a load.
-func (s Scenario) plan(load Load) Plan {
+func (s Scenario) plan(load traffic.Load) traffic.Plan {
 	plan := s.Flow.Plan(load)
 	if cells := s.CellsOf(); len(cells) > 0 {
 		s.Flow.Cells.Supply(&plan, len(cells))
@@ -195,8 +196,8 @@ type Credentials struct {
 	Key string
 }
 
-func headersOf(clients []Credentials) Headers {
-	h := Headers{Key: "Idempotency-Key"}
+func headersOf(clients []Credentials) traffic.Headers {
+	h := traffic.Headers{Key: "Idempotency-Key"}
 	for _, c := range clients {
 		h.Clients = append(h.Clients, http.Header{"Authorization": {"Bearer " + c.Key}, "Content-Type": {"application/json"}})
 	}
@@ -205,17 +206,17 @@ func headersOf(clients []Credentials) Headers {
 
 // Trial is one scenario in progress.
 type Trial struct {
-	Scenario Scenario
-	Plan     Plan
-	Prefix   string        // of the locks; also the name of the databases
-	Postgres string        // URL of its own database
-	State    any           // what Flow.Open opened
-	Clients  []Credentials // of the plan, by Intent.Client
-	Replicas *Replicas
-	*Run     // of the plan, on the replicas
-	Samples  []Sample
-	Cells    []Cell   // of the crash matrix, with their results
-	AtRest   []Figure // of a Nemesis: see LeakInvariant
+	Scenario     Scenario
+	Plan         traffic.Plan
+	Prefix       string        // of the locks; also the name of the databases
+	Postgres     string        // URL of its own database
+	State        any           // what Flow.Open opened
+	Clients      []Credentials // of the plan, by Intent.Client
+	Replicas     *Replicas
+	*traffic.Run // of the plan, on the replicas
+	Samples      []Sample
+	Cells        []Cell   // of the crash matrix, with their results
+	AtRest       []Figure // of a Nemesis: see LeakInvariant
 	// Monitored are the numbers of the Monitor.
 	Monitored map[string]int64
 
@@ -259,7 +260,7 @@ func (t *Trial) run(ctx context.Context) (result Result, err error) {
 	if err := t.begin(ctx); err != nil {
 		return Result{}, err
 	}
-	t.Replicas.UnderWay = t.recorder.UnderWay
+	t.Replicas.UnderWay = t.Recorder.UnderWay
 	defer t.Close()
 	if err := t.beforeLoad(ctx); err != nil {
 		return Result{}, err
@@ -280,9 +281,9 @@ func (t *Trial) run(ctx context.Context) (result Result, err error) {
 // begin creates the run on the replicas.
 func (t *Trial) begin(ctx context.Context) error {
 	flow := t.Scenario.Flow
-	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), flow.Classify, flow.Stored...)
+	run, err := traffic.NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), flow.Classify, flow.Stored...)
 	if err == nil {
-		t.Run, run.followUp = run, flow.FollowUp
+		t.Run, run.Follow = run, flow.FollowUp
 	}
 	if err == nil && t.Scenario.Fault == CrashMatrix {
 		run.Bases = run.Bases[:t.Victim()]
@@ -293,7 +294,7 @@ func (t *Trial) begin(ctx context.Context) error {
 // check runs the postcheck, and sends decided keys again.
 func (t *Trial) check(ctx context.Context) {
 	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
-	t.replayed, t.silent = t.Replay(ctx, grace)
+	t.replayed, t.silent = t.Replay(ctx, traffic.Grace)
 }
 
 // aside is how many replicas get none of the load under CrashMatrix: the victim of the faults.
@@ -366,7 +367,7 @@ func (t *Trial) inject(ctx context.Context) error {
 }
 
 // progress reports the state of the load twice a second.
-func progress(ctx context.Context, h *History, say func(string)) {
+func progress(ctx context.Context, h *traffic.History, say func(string)) {
 	for fault.Wait(ctx, 500*time.Millisecond) {
 		var n tallied
 		h.Each(n.add)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 )
 
 // Program defines how to start one replica of the service.
@@ -221,7 +222,7 @@ func (rs *Replicas) Stopped(n int) bool {
 func (rs *Replicas) Healthy(ctx context.Context, n int, field string) bool {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
 	defer cancel()
-	text, err := fetch(ctx, "http://"+rs.all[n].addr+"/readyz", nil)
+	text, err := traffic.Fetch(ctx, "http://"+rs.all[n].addr+"/readyz", nil)
 	var health map[string]string
 	return err == nil && json.Unmarshal(text, &health) == nil && health[field] == "ok"
 }
@@ -284,7 +285,7 @@ func (rs *Replicas) waitReady(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	for {
-		if _, err := fetch(ctx, "http://"+rs.all[n].addr+"/readyz", nil); err == nil {
+		if _, err := traffic.Fetch(ctx, "http://"+rs.all[n].addr+"/readyz", nil); err == nil {
 			return nil
 		}
 		select {

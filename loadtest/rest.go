@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -58,7 +59,7 @@ func (t *Trial) beforeLoad(ctx context.Context) (err error) {
 		left := readsFirst
 		for _, i := range t.Plan.Intents {
 			if i.Reads && left > 0 {
-				_, _ = fetch(ctx, base+i.Path, t.Headers.Clients[i.Client]) // some of them are refused
+				_, _ = traffic.Fetch(ctx, base+i.Path, t.Headers.Clients[i.Client]) // some of them are refused
 				left--
 			}
 		}

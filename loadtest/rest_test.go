@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 // resting returns a trial of a nemesis with one replica, after the readings before the load.
@@ -59,7 +60,7 @@ func TestAtRest_EachThingThatIsLeftIsFoundByItsName(t *testing.T) {
 	} {
 		trial := resting(t, mode, nil)
 		for range 40 {
-			_, _ = fetch(t.Context(), trial.Bases[0]+"/v1/orders", nil)
+			_, _ = traffic.Fetch(t.Context(), trial.Bases[0]+"/v1/orders", nil)
 		}
 		if got := leaking(t, trial); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", mode, got, want)

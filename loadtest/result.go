@@ -11,6 +11,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -24,7 +25,7 @@ type Report struct {
 	Checked      map[string]int `json:"checked,omitempty"`       // operations of each flow that were checked for linearizability
 	CheckedLeast int            `json:"checked_least,omitempty"` // how many are needed of each flow
 
-	Load    Load                     `json:"-"`
+	Load    traffic.Load             `json:"-"`
 	Calm    time.Duration            `json:"-"` // length of the load without a fault; 0: the same
 	Bound   map[string]time.Duration `json:"-"` // of I-LIVE, by flow
 	When    time.Time                `json:"-"`
@@ -74,7 +75,7 @@ type Result struct {
 	PerSecond  float64          `json:"per_second"` // keys decided
 	P50        float64          `json:"p50_ms"`
 	P99        float64          `json:"p99_ms"`
-	Latency    Latency          `json:"latency"`
+	Latency    traffic.Latency  `json:"latency"`
 	Cells      []Cell           `json:"cells,omitempty"`   // of the crash matrix
 	AtRest     []Figure         `json:"at_rest,omitempty"` // of a Nemesis: before the load and after it
 	Hints      []string         `json:"hints,omitempty"`   // of a Target: settings that may be wrong
@@ -86,11 +87,11 @@ type Result struct {
 // Detail is what the page of the report shows beside the numbers.
 type Detail struct {
 	Scenario     Scenario
-	Plan         Plan
+	Plan         traffic.Plan
 	Findings     invariant.Findings
 	Inconclusive []string // why the run shows nothing
 	Missed       []string // of these, what did not happen in the run: a second run may show it
-	Records      []Record
+	Records      []traffic.Record
 	Loaded       int // how many of Records are of the load: those after them are the postcheck's
 	Events       []fault.Event
 	Epoch        time.Time
@@ -119,19 +120,19 @@ func NewResult(s Scenario, replicas int) Result {
 }
 
 // measure counts the keys of the load by outcome, and computes the latencies.
-func (r *Result) measure(records []Record, decided time.Duration) {
-	r.Reads = len(keys(records, func(r Record) bool { return r.Reads && r.Outcome.Final() }))
-	r.GivenUp = len(keys(records, func(r Record) bool { return r.abandoned() }))
+func (r *Result) measure(records []traffic.Record, decided time.Duration) {
+	r.Reads = len(keys(records, func(r traffic.Record) bool { return r.Reads && r.Outcome.Final() }))
+	r.GivenUp = len(keys(records, func(r traffic.Record) bool { return r.Abandoned() }))
 	r.Loaded = len(records)
 	r.Requests, r.OK, r.Rejected = tally(records)
 	r.Unknown = r.Requests - r.OK - r.Rejected - r.GivenUp
 	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
-	r.Latency = latencyOf(records, decided)
+	r.Latency = traffic.LatencyOf(records, decided)
 	r.P50, r.P99 = r.Latency.Decided.P50, r.Latency.Decided.P99
 }
 
 // tally counts the keys of writes, and how many of them succeeded and were refused.
-func tally(records []Record) (keys, ok, rejected int) {
+func tally(records []traffic.Record) (keys, ok, rejected int) {
 	var t tallied
 	for i := range records {
 		t.add(&records[i])
@@ -141,15 +142,15 @@ func tally(records []Record) (keys, ok, rejected int) {
 
 type tallied struct{ keys, ok, rejected int }
 
-func (t *tallied) add(r *Record) {
+func (t *tallied) add(r *traffic.Record) {
 	if r.Reads {
 		return
 	}
 	t.keys++
 	switch r.Outcome {
-	case OK:
+	case traffic.OK:
 		t.ok++
-	case Rejected:
+	case traffic.Rejected:
 		t.rejected++
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -56,32 +57,32 @@ var ReplicatedInvariant = invariant.Invariant{
 }
 
 // unreplicated lists the keys that were first sent while the standby was away, and decided meanwhile.
-func (t *Trial) unreplicated(records []Record) []string {
+func (t *Trial) unreplicated(records []traffic.Record) []string {
 	if t.Scenario.Fault != StandbyGone {
 		return nil
 	}
-	return keys(records, func(r Record) bool {
+	return keys(records, func(r traffic.Record) bool {
 		if r.Reads || len(r.Attempts) == 0 || !r.Outcome.Final() {
 			return false
 		}
-		first := slices.MinFunc(r.Attempts, func(a, b Attempt) int { return cmp.Compare(a.Start, b.Start) })
-		decided := r.deciding()
-		return (r.Outcome == OK || decided.Stored) && inside(Attempt{Start: first.Start, End: decided.End}, t.events, t.History.Epoch)
+		first := slices.MinFunc(r.Attempts, func(a, b traffic.Attempt) int { return cmp.Compare(a.Start, b.Start) })
+		decided := r.Deciding()
+		return (r.Outcome == traffic.OK || decided.Stored) && inside(traffic.Attempt{Start: first.Start, End: decided.End}, t.events, t.History.Epoch)
 	})
 }
 
 // durable returns the records without the answers to reads that may show a write that was lost with the primary. When
 // PostgreSQL gives up the wait for the standby, since the client has cancelled it or statement_timeout is over, it makes
 // the write visible: no answer to a write depends on that, an answer to a read does.
-func (t *Trial) durable(records []Record) []Record {
+func (t *Trial) durable(records []traffic.Record) []traffic.Record {
 	if t.Scenario.Fault != PrimaryLost {
 		return records
 	}
 	records = slices.Clone(records)
 	for i, r := range records {
-		met := func(a Attempt) bool { return metFault(a, t.events, t.History.Epoch) }
+		met := func(a traffic.Attempt) bool { return metFault(a, t.events, t.History.Epoch) }
 		if r.Reads && slices.ContainsFunc(r.Attempts, met) {
-			records[i].Outcome, records[i].Attempts = Unknown, nil // as if it had not been answered
+			records[i].Outcome, records[i].Attempts = traffic.Unknown, nil // as if it had not been answered
 		}
 	}
 	return records

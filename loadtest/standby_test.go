@@ -9,32 +9,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 )
 
 func TestUnreplicated_AreTheWritesThatWereSentAndAcknowledgedWhileTheStandbyWasAway(t *testing.T) {
 	const second = time.Second
-	history := NewHistory()
-	record := func(key string, outcome Outcome, stored, reads bool, moments ...time.Duration) Record {
-		r := Record{Intent: Intent{Key: key, Reads: reads}, Outcome: outcome}
+	history := traffic.NewHistory()
+	record := func(key string, outcome traffic.Outcome, stored, reads bool, moments ...time.Duration) traffic.Record {
+		r := traffic.Record{Intent: traffic.Intent{Key: key, Reads: reads}, Outcome: outcome}
 		for n := 0; n+1 < len(moments); n += 2 {
-			r.Attempts = append(r.Attempts, Attempt{Start: moments[n], End: moments[n+1], Outcome: Unknown})
+			r.Attempts = append(r.Attempts, traffic.Attempt{Start: moments[n], End: moments[n+1], Outcome: traffic.Unknown})
 		}
 		last := &r.Attempts[len(r.Attempts)-1]
 		last.Outcome, last.Stored = outcome, stored
 		return r
 	}
-	records := []Record{
-		record("at once", OK, false, false, 3*second, 3*second+1),
-		record("by a retry", OK, false, false, 3*second, 5*second, 5*second, 6*second),
-		record("refused, and stored", Rejected, true, false, 3*second, 4*second),
-		record("refused, not stored", Rejected, false, false, 3*second, 4*second),
-		record("sent before", OK, false, false, 1*second, 3*second, 3*second, 4*second),
-		record("decided after", OK, false, false, 3*second, 5*second, 5*second, 9*second),
-		record("undecided", Unknown, false, false, 3*second, 5*second),
-		record("a read", OK, false, true, 3*second, 4*second),
+	records := []traffic.Record{
+		record("at once", traffic.OK, false, false, 3*second, 3*second+1),
+		record("by a retry", traffic.OK, false, false, 3*second, 5*second, 5*second, 6*second),
+		record("refused, and stored", traffic.Rejected, true, false, 3*second, 4*second),
+		record("refused, not stored", traffic.Rejected, false, false, 3*second, 4*second),
+		record("sent before", traffic.OK, false, false, 1*second, 3*second, 3*second, 4*second),
+		record("decided after", traffic.OK, false, false, 3*second, 5*second, 5*second, 9*second),
+		record("undecided", traffic.Unknown, false, false, 3*second, 5*second),
+		record("a read", traffic.OK, false, true, 3*second, 4*second),
 	}
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}, Fault: StandbyGone}, Run: &Run{Retrier: &Retrier{History: history}},
+		Scenario: Scenario{Flow: &Flow{}, Fault: StandbyGone}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: history}},
 		events: []fault.Event{{At: history.Epoch.Add(2 * second), Until: history.Epoch.Add(8 * second)}},
 	}
 	if diff := cmp.Diff([]string{"at once", "by a retry", "refused, and stored"}, r.unreplicated(records)); diff != "" {
@@ -47,24 +48,24 @@ func TestUnreplicated_AreTheWritesThatWereSentAndAcknowledgedWhileTheStandbyWasA
 }
 
 func TestDurable_LeavesOutReadsThatMayShowWhatTheLostPrimaryHad(t *testing.T) {
-	history := NewHistory()
-	record := func(reads bool, start, end time.Duration) Record {
-		return Record{Intent: Intent{Reads: reads}, Outcome: OK, Attempts: []Attempt{{Start: start, End: end, Outcome: OK, Sends: 1}}}
+	history := traffic.NewHistory()
+	record := func(reads bool, start, end time.Duration) traffic.Record {
+		return traffic.Record{Intent: traffic.Intent{Reads: reads}, Outcome: traffic.OK, Attempts: []traffic.Attempt{{Start: start, End: end, Outcome: traffic.OK, Sends: 1}}}
 	}
-	records := []Record{record(true, 1, 3), record(true, 3, 9), record(true, 9, 10), record(false, 3, 4)}
+	records := []traffic.Record{record(true, 1, 3), record(true, 3, 9), record(true, 9, 10), record(false, 3, 4)}
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}, Fault: PrimaryLost}, Run: &Run{Retrier: &Retrier{History: history}},
+		Scenario: Scenario{Flow: &Flow{}, Fault: PrimaryLost}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: history}},
 		events: []fault.Event{{At: history.Epoch.Add(2), Until: history.Epoch.Add(8)}},
 	}
-	var left []Outcome
+	var left []traffic.Outcome
 	for _, d := range r.durable(records) {
 		left = append(left, d.Outcome)
 	}
-	if diff := cmp.Diff([]Outcome{Unknown, Unknown, OK, OK}, left); diff != "" || records[0].Outcome != OK {
+	if diff := cmp.Diff([]traffic.Outcome{traffic.Unknown, traffic.Unknown, traffic.OK, traffic.OK}, left); diff != "" || records[0].Outcome != traffic.OK {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r.Scenario.Fault = PrimaryLostAsync
-	if r.durable(records)[0].Outcome != OK {
+	if r.durable(records)[0].Outcome != traffic.OK {
 		t.Error("under a control a read is left out")
 	}
 }

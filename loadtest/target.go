@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -17,19 +18,19 @@ import (
 type Target struct {
 	Name       string
 	Bases      []string // one for each replica, or that of a load balancer
-	Headers    Headers
-	Classify   func(int, http.Header, []byte) (Outcome, string)
-	Stored     []string                           // as in Flow
-	Same       func(Record, Attempt, []byte) bool // as in History
-	Plan       Plan
-	FollowUp   func(Record) []ScheduledRequest // what clients send after a success; may be nil
-	Load       Load
+	Headers    traffic.Headers
+	Classify   func(int, http.Header, []byte) (traffic.Outcome, string)
+	Stored     []string                                           // as in Flow
+	Same       func(traffic.Record, traffic.Attempt, []byte) bool // as in History
+	Plan       traffic.Plan
+	FollowUp   func(traffic.Record) []traffic.ScheduledRequest // what clients send after a success; may be nil
+	Load       traffic.Load
 	Grace      time.Duration // after the load, until every key must be decided; 0: 20 s
 	Undecided  float64       // the share of keys that may stay undecided
 	Invariants []invariant.Invariant
 
 	// Audit finds errors in the answers and in what the service stored.
-	Audit func(context.Context, []Record) (Audited, error)
+	Audit func(context.Context, []traffic.Record) (Audited, error)
 	// Review returns why the run shows nothing, and hints at settings that may be wrong.
 	Review func(Result) (inconclusive, hints []string)
 
@@ -54,11 +55,11 @@ func (t *Target) flow() *Flow {
 // Run sends the load, retries undecided keys, sends some decided keys once more, and then audits. The
 // service keeps running, so a query sees what is committed at that time; every request has ended before.
 func (t *Target) Run(ctx context.Context) (Report, error) {
-	r, err := NewRun(ctx, t.Bases, t.Headers, t.Load.Duration+cmp.Or(t.Grace, grace), t.Classify, t.Stored...)
+	r, err := traffic.NewRun(ctx, t.Bases, t.Headers, t.Load.Duration+cmp.Or(t.Grace, traffic.Grace), t.Classify, t.Stored...)
 	if err != nil {
 		return Report{}, err
 	}
-	r.followUp, r.History.Same = t.FollowUp, t.Same
+	r.Follow, r.History.Same = t.FollowUp, t.Same
 	defer r.Close()
 	t.Say("%s: %d requests to %d addresses", t.Name, len(t.Plan.Schedule), len(t.Bases))
 	watching, stop := context.WithCancel(ctx)
@@ -67,7 +68,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	sent := r.Send(ctx, t.Plan.Schedule)
 	decided := r.History.Now()
 	stop()
-	replayed, silent := r.Replay(ctx, max(grace, t.Grace))
+	replayed, silent := r.Replay(ctx, max(traffic.Grace, t.Grace))
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
@@ -86,7 +87,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	result.Violations[scenario.Flow.Number] = audited.Number
 	result.Records, result.Epoch, result.Sent = records, r.History.Epoch, sent
 	result.Inconclusive, result.Hints = t.Review(result)
-	result.Inconclusive = append(lagging(result.Latency.Lag), result.Inconclusive...)
+	result.Inconclusive = append(traffic.Lagging(result.Latency.Lag), result.Inconclusive...)
 	result.Verdict, result.AsExpected = Judge(scenario, result.Violations, result.Inconclusive)
 	t.Say("    %s", result.Sentence())
 	for _, hint := range result.Hints {
@@ -95,7 +96,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Planned: 1, Load: t.Load, When: time.Now()}, nil
 }
 
-func (t *Target) audit(ctx context.Context, records []Record, silent []string) (Audited, error) {
+func (t *Target) audit(ctx context.Context, records []traffic.Record, silent []string) (Audited, error) {
 	audited, err := t.Audit(ctx, records)
 	if err != nil {
 		return Audited{}, err

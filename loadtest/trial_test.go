@@ -15,6 +15,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
@@ -51,18 +52,18 @@ func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 	r.Settle(t.Context(), 0, seat)
 	r.Again(t.Context(), seat)
 	r.Wait()
-	if got := r.History.Record("k"); got.Outcome != Rejected || !got.Diverged || len(got.Attempts) != 2 {
-		t.Errorf("%s after %d attempts, diverged %v; want %s and another seat to be noticed", got.Outcome, len(got.Attempts), got.Diverged, Rejected)
+	if got := r.History.Record("k"); got.Outcome != traffic.Rejected || !got.Diverged || len(got.Attempts) != 2 {
+		t.Errorf("%s after %d attempts, diverged %v; want %s and another seat to be noticed", got.Outcome, len(got.Attempts), got.Diverged, traffic.Rejected)
 	}
 }
 
 func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
-	h := NewHistory()
+	h := traffic.NewHistory()
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &Run{Retrier: &Retrier{History: h}}, silent: []string{"a silent key"},
+		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: h}}, silent: []string{"a silent key"},
 		events: []fault.Event{{What: "a fault", At: h.Epoch, Until: h.Epoch}},
 	}
-	found := strings.Join(r.lifeless([]Record{{Intent: Intent{Key: "an open key"}, Outcome: Open}}), "; ")
+	found := strings.Join(r.lifeless([]traffic.Record{{Intent: traffic.Intent{Key: "an open key"}, Outcome: traffic.Open}}), "; ")
 	for _, sign := range []string{"a fault", "a silent key", "an open key"} {
 		if !strings.Contains(found, sign) {
 			t.Errorf("%q is not in %q", sign, found)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // seen is what was observed of a cell from outside.
@@ -28,7 +29,7 @@ type seen struct {
 	lost        int64 // chunks
 	connections int64 // on the link that was cut
 
-	hit    loadtest.Record
+	hit    traffic.Record
 	stored int64    // effects of the key at the end
 	stuck  []string // keys of undecided rivals
 	broken []string // invariants, with the ids that break them
@@ -57,9 +58,9 @@ func (s seen) wrong() (wrong []string) {
 	switch {
 	case s.stored > 1:
 		wrong = append(wrong, fmt.Sprintf("%s has %d effects", key, s.stored))
-	case s.hit.Outcome == loadtest.OK && s.stored == 0:
+	case s.hit.Outcome == traffic.OK && s.stored == 0:
 		wrong = append(wrong, key+" was acknowledged, and has no effect")
-	case s.hit.Outcome == loadtest.Rejected && s.stored > 0:
+	case s.hit.Outcome == traffic.Rejected && s.stored > 0:
 		wrong = append(wrong, key+" was refused, and has an effect")
 	}
 	for _, key := range s.stuck {
@@ -138,14 +139,14 @@ func (c *trying) broken(ctx context.Context) (found []string, err error) {
 
 // about returns the names of the objects of a cell, and the keys and ids of its requests.
 func (c *trying) about() (names []string) {
-	for _, i := range slices.Concat(c.requests.Warm, []*loadtest.Intent{c.requests.Hit}, c.requests.Rivals) {
+	for _, i := range slices.Concat(c.requests.Warm, []*traffic.Intent{c.requests.Hit}, c.requests.Rivals) {
 		names = append(names, i.Contends...)
 		r := c.Trial.History.Record(i.Key)
 		if r.Key == "" {
 			continue
 		}
 		names = append(names, r.Key)
-		if r.Outcome == loadtest.OK {
+		if r.Outcome == traffic.OK {
 			names = append(names, r.Made.String())
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // good returns an observation of each kind of cell in which everything is correct.
 func good() map[string]seen {
-	hit := loadtest.Record{Intent: loadtest.Intent{Key: "cell-001"}, Outcome: loadtest.OK, Attempts: make([]loadtest.Attempt, 2)}
+	hit := traffic.Record{Intent: traffic.Intent{Key: "cell-001"}, Outcome: traffic.OK, Attempts: make([]traffic.Attempt, 2)}
 	base := seen{sound: true, stood: true, hit: hit, stored: 1, uses: true, ttl: time.Second}
 	killed, paused, cut, idle := base, base, base, base
 	killed.killed = true
@@ -29,7 +30,7 @@ func TestJudge_AHitWithOneEffectIsOK(t *testing.T) {
 			t.Errorf("%s: %s %q", name, verdict, why)
 		}
 		refused := s
-		refused.hit.Outcome, refused.stored = loadtest.Rejected, 0
+		refused.hit.Outcome, refused.stored = traffic.Rejected, 0
 		if verdict, why := refused.judge(); verdict != loadtest.CellOK {
 			t.Errorf("%s, refused: %s %q", name, verdict, why)
 		}
@@ -68,11 +69,11 @@ func TestJudge_WithoutEvidenceACellIsEmpty(t *testing.T) {
 
 func TestJudge_AViolationCountsEvenWithoutEvidence(t *testing.T) {
 	for want, spoil := range map[string]func(*seen){
-		"is not decided":             func(s *seen) { s.hit.Outcome = loadtest.Unknown },
+		"is not decided":             func(s *seen) { s.hit.Outcome = traffic.Unknown },
 		"two different":              func(s *seen) { s.hit.Diverged = true },
 		"2 effects":                  func(s *seen) { s.stored = 2 },
 		"and has no effect":          func(s *seen) { s.stored = 0 },
-		"refused, and has an effect": func(s *seen) { s.hit.Outcome = loadtest.Rejected },
+		"refused, and has an effect": func(s *seen) { s.hit.Outcome = traffic.Rejected },
 		"a rival for the same":       func(s *seen) { s.stuck = []string{"cell-001-rival"} },
 		"S1: product":                func(s *seen) { s.broken = []string{"S1: product"} },
 	} {

@@ -10,6 +10,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/nemesis"
+	"shop/loadtest/traffic"
 )
 
 // trying is the run of a cell.
@@ -77,7 +78,7 @@ func (c *trying) warm(ctx context.Context) bool {
 	for _, i := range c.requests.Warm {
 		<-t.Begin(ctx, c.base(), i)
 		for _, a := range t.History.Record(i.Key).Attempts {
-			if a.Replica == victim && a.Outcome == loadtest.OK {
+			if a.Replica == victim && a.Outcome == traffic.OK {
 				return true
 			}
 		}
@@ -137,7 +138,7 @@ func (c *trying) pause(ctx context.Context) error {
 	t, victim := c.Trial, c.Trial.Victim()
 	c.event.Replica = victim + 1
 	fault.Wait(ctx, loadtest.CellPause(t.TTL()))
-	c.seen.overtaken = until(ctx, pauseMost*t.TTL()-time.Since(c.event.At), func() bool { return t.History.Record(c.requests.Rivals[0].Key).Outcome == loadtest.OK })
+	c.seen.overtaken = until(ctx, pauseMost*t.TTL()-time.Since(c.event.At), func() bool { return t.History.Record(c.requests.Rivals[0].Key).Outcome == traffic.OK })
 	c.seen.stoodOn = t.Replicas.Stopped(victim)
 	c.event.Until = time.Now()
 	c.seen.paused = c.event.Until.Sub(c.event.At)
@@ -192,7 +193,7 @@ func (c *trying) rival(ctx context.Context, n int) <-chan struct{} {
 // inspects the database.
 func (c *trying) settle(ctx context.Context) (err error) {
 	t, last := c.Trial, len(c.requests.Rivals)-1
-	decided := func(i *loadtest.Intent) bool {
+	decided := func(i *traffic.Intent) bool {
 		return until(ctx, t.Grace(), func() bool { return t.History.Record(i.Key).Outcome.Final() })
 	}
 	<-c.ended

@@ -27,6 +27,7 @@ import (
 	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/report"
+	"shop/loadtest/traffic"
 )
 
 const description = `Loads replicas of shop, injects faults into them and their servers, and audits the databases.
@@ -237,7 +238,7 @@ func (c *app) prove(ctx context.Context, progress *progress) (loadtest.Report, e
 	}
 	proof := loadtest.Proof{
 		Scenarios: scenarios,
-		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
+		Load:      traffic.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
 		Calm:      c.calm,
 		Whole:     c.whole,
 		Grace:     c.Grace,

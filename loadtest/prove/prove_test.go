@@ -24,6 +24,7 @@ import (
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -324,7 +325,7 @@ func TestWhole_PlansHaveEnoughOperationsOfEachFlow(t *testing.T) {
 	whole.setDefaults()
 	planned := map[string]int{}
 	for _, s := range (&environment{settings: &whole}).matrix() {
-		load := s.Flow.WholeLoad(loadtest.Load{Rate: whole.Rate, Duration: whole.Duration, Seed: whole.Seed, Replicas: 3}, s, lockTTLs[s.Flow.Name])
+		load := s.Flow.WholeLoad(traffic.Load{Rate: whole.Rate, Duration: whole.Duration, Seed: whole.Seed, Replicas: 3}, s, lockTTLs[s.Flow.Name])
 		for _, i := range s.Flow.Plan(load).Intents {
 			if len(i.Refusals) == 0 {
 				planned[s.Flow.Name]++

@@ -21,6 +21,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 // sent returns vegeta's results for three requests, one of which is refused.
@@ -37,13 +38,13 @@ func sent(t *testing.T, user string) vegeta.Results {
 		bases[i] = strings.Replace(bases[i], "://", "://"+user, 1)
 	}
 	flow := &loadtest.Flow{Stored: []string{"out-of-stock"}}
-	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, flow.Classify)
+	run, err := traffic.NewRun(t.Context(), bases, traffic.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, flow.Classify)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
-	first, late := &loadtest.Intent{Key: "first", Method: http.MethodPost}, &loadtest.Intent{Key: "late", Method: http.MethodPost}
-	return run.Send(t.Context(), []loadtest.ScheduledRequest{{Intent: first}, {Replica: 1, Intent: first}, {At: time.Millisecond, Intent: late}})
+	first, late := &traffic.Intent{Key: "first", Method: http.MethodPost}, &traffic.Intent{Key: "late", Method: http.MethodPost}
+	return run.Send(t.Context(), []traffic.ScheduledRequest{{Intent: first}, {Replica: 1, Intent: first}, {At: time.Millisecond, Intent: late}})
 }
 
 func TestWrite_VegetaReadsWhatItSentAndThePageLinksTheFiles(t *testing.T) {

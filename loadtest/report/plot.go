@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // chart is a plot as shapes in SVG units, which the template draws. Colours are classes of the page's
@@ -123,8 +124,8 @@ func (b bins) line(class string, x func(time.Duration) float64, y func(float64) 
 func (r result) Rate() chart {
 	c, until := newChart(), r.until()
 	x, b := c.time(until, r), newBins(until)
-	rates := map[loadtest.Outcome][]float64{}
-	count := func(outcome loadtest.Outcome, at time.Duration) {
+	rates := map[traffic.Outcome][]float64{}
+	count := func(outcome traffic.Outcome, at time.Duration) {
 		if rates[outcome] == nil {
 			rates[outcome] = make([]float64, b.n)
 		}
@@ -148,7 +149,7 @@ func (r result) Rate() chart {
 	for _, v := range niceSteps(0, top) {
 		c.YTicks = append(c.YTicks, tick{y(v), fmt.Sprintf("%.0f/s", v)})
 	}
-	for _, outcome := range []loadtest.Outcome{loadtest.Rejected, loadtest.OK, loadtest.Open, loadtest.Unknown} { // rare outcomes on top
+	for _, outcome := range []traffic.Outcome{traffic.Rejected, traffic.OK, traffic.Open, traffic.Unknown} { // rare outcomes on top
 		if values := rates[outcome]; values != nil {
 			c.Shapes = append(c.Shapes, b.line("line "+string(outcome), x, y, values))
 		}

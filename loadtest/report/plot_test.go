@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-	"shop/loadtest/scenario/inventory"
-
 	"github.com/google/go-cmp/cmp"
 
+	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/scenario/inventory"
+	"shop/loadtest/traffic"
 )
 
 // within checks that all points of a chart lie in its plotting area.
@@ -40,21 +40,21 @@ func classes(c chart) (list []string) {
 }
 
 // loaded returns a result with these records, all of the load.
-func loaded(records ...loadtest.Record) result {
+func loaded(records ...traffic.Record) result {
 	return result{loadtest.Result{Detail: loadtest.Detail{Records: records, Loaded: len(records)}}}
 }
 
 // key returns a record with one planned time that one answer decided.
-func key(planned, decided time.Duration, outcome loadtest.Outcome) loadtest.Record {
-	return loadtest.Record{Planned: planned, Outcome: outcome, Attempts: []loadtest.Attempt{{Start: planned, End: decided, Outcome: outcome, Status: 200}}}
+func key(planned, decided time.Duration, outcome traffic.Outcome) traffic.Record {
+	return traffic.Record{Planned: planned, Outcome: outcome, Attempts: []traffic.Attempt{{Start: planned, End: decided, Outcome: outcome, Status: 200}}}
 }
 
 func TestRate_ALineForEachOutcomeTheRareOnesOnTop(t *testing.T) {
 	const ms = time.Millisecond
-	busy := key(0, 3950*ms, loadtest.OK)
-	busy.Attempts = append([]loadtest.Attempt{{End: 50 * ms, Outcome: loadtest.Open}, {End: 1950 * ms, Outcome: loadtest.Unknown}}, busy.Attempts...)
-	r := loaded(busy, key(0, 3960*ms, loadtest.OK), key(0, 20*ms, loadtest.Rejected))
-	r.Records = append(r.Records, key(9*time.Second, 10*time.Second, loadtest.OK)) // of the postcheck
+	busy := key(0, 3950*ms, traffic.OK)
+	busy.Attempts = append([]traffic.Attempt{{End: 50 * ms, Outcome: traffic.Open}, {End: 1950 * ms, Outcome: traffic.Unknown}}, busy.Attempts...)
+	r := loaded(busy, key(0, 3960*ms, traffic.OK), key(0, 20*ms, traffic.Rejected))
+	r.Records = append(r.Records, key(9*time.Second, 10*time.Second, traffic.OK)) // of the postcheck
 	c := r.Rate()
 	within(t, c)
 	if diff := cmp.Diff([]string{"line rejected", "line ok", "line open", "line unknown"}, classes(c)); diff != "" {
@@ -70,10 +70,10 @@ func TestRate_ALineForEachOutcomeTheRareOnesOnTop(t *testing.T) {
 
 func TestLatencies_AreByPlannedStartWithGapsWhereNothingWasPlanned(t *testing.T) {
 	const ms = time.Millisecond
-	undecided := key(50*ms, 60*ms, loadtest.Unknown)
-	read := key(0, 7*time.Second, loadtest.OK)
+	undecided := key(50*ms, 60*ms, traffic.Unknown)
+	read := key(0, 7*time.Second, traffic.OK)
 	read.Reads = true
-	r := loaded(key(0, 10*ms, loadtest.OK), key(10*ms, 12*ms, loadtest.Rejected), undecided, read, key(6*time.Second, 6001*ms, loadtest.OK))
+	r := loaded(key(0, 10*ms, traffic.OK), key(10*ms, 12*ms, traffic.Rejected), undecided, read, key(6*time.Second, 6001*ms, traffic.OK))
 	c := r.Latencies()
 	within(t, c)
 	if diff := cmp.Diff([]string{"line max", "line p90", "line p50"}, classes(c)); diff != "" {
@@ -102,7 +102,7 @@ func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
 		return loadtest.Sample{At: at, Levels: []loadtest.Level{{Name: "a", Says: shelf, True: truth}}}
 	}
 	r := result{loadtest.Result{Detail: loadtest.Detail{Scenario: inventory.New().Safe("row", loadtest.NoFault), Samples: []loadtest.Sample{level(0, 100, 100), level(time.Second, 40, 10), level(2*time.Second, 0, -60)}}}}
-	r.Records, r.Loaded = []loadtest.Record{key(0, 2*time.Second, loadtest.OK)}, 1
+	r.Records, r.Loaded = []traffic.Record{key(0, 2*time.Second, traffic.OK)}, 1
 	c := r.Levels()
 	within(t, c)
 	if diff := cmp.Diff([]string{"below", "line true", "line shelf"}, classes(c)); diff != "" {
@@ -118,7 +118,7 @@ func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
 }
 
 func TestLevels_OfALongRunKeepTheExtremesAndFewPoints(t *testing.T) {
-	r := loaded(key(0, time.Hour, loadtest.OK))
+	r := loaded(key(0, time.Hour, traffic.OK))
 	r.Scenario = inventory.New().Safe("row", loadtest.NoFault)
 	for at := time.Duration(0); at < time.Hour; at += loadtest.SampleEvery {
 		units := int64(100)
@@ -136,7 +136,7 @@ func TestLevels_OfALongRunKeepTheExtremesAndFewPoints(t *testing.T) {
 
 func TestChart_MarksTheTimeOfAFault(t *testing.T) {
 	epoch := time.Now()
-	r := loaded(key(0, 4*time.Second, loadtest.OK))
+	r := loaded(key(0, 4*time.Second, traffic.OK))
 	r.Epoch, r.Events = epoch, []fault.Event{{At: epoch.Add(time.Second), Until: epoch.Add(3 * time.Second)}}
 	c := r.Latencies()
 	quarter := (c.Right - c.Left) / 4

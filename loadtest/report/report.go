@@ -25,6 +25,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 )
 
 // Write writes prove.json and index.html into a folder. Into the folder of each scenario it writes the
@@ -252,7 +253,7 @@ func (g group) Matrix() (rows []strategy) {
 // measured is a row of the table of latencies.
 type measured struct {
 	Name, Means string
-	loadtest.Percentiles
+	traffic.Percentiles
 }
 
 // Each returns the cells of the row.

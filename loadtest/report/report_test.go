@@ -11,23 +11,23 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-	"shop/loadtest/linear"
-	"shop/loadtest/scenario/inventory"
-
 	"github.com/google/go-cmp/cmp"
 
+	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/linear"
+	"shop/loadtest/scenario/inventory"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
 // exampleReport has a control that was caught, and a safe strategy under a fault.
 func exampleReport() loadtest.Report {
 	epoch := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	buyer := func(key string, replica int, start, end time.Duration) loadtest.Record {
-		return loadtest.Record{
-			Intent: loadtest.Intent{Key: key, Action: inventory.Buy, Of: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}}, Outcome: loadtest.OK,
-			Attempts: []loadtest.Attempt{{Key: key, Replica: replica, Start: start, End: end, Status: 201, Outcome: loadtest.OK, Sends: 1}},
+	buyer := func(key string, replica int, start, end time.Duration) traffic.Record {
+		return traffic.Record{
+			Intent: traffic.Intent{Key: key, Action: inventory.Buy, Of: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}}, Outcome: traffic.OK,
+			Attempts: []traffic.Attempt{{Key: key, Replica: replica, Start: start, End: end, Status: 201, Outcome: traffic.OK, Sends: 1}},
 		}
 	}
 	const ms = time.Millisecond
@@ -37,12 +37,12 @@ func exampleReport() loadtest.Report {
 	naive.Verdict, naive.AsExpected = loadtest.Violated, true
 	naive.Requests, naive.OK, naive.PerSecond, naive.P50, naive.P99 = 2, 2, 950.1, 3.1, 20.5
 	naive.Checked = 1234
-	naive.Latency.Decided = loadtest.Percentiles{N: 2, P50: 3.1, P90: 20.5, P99: 20.5, P999: 20.5, Max: 20.5}
+	naive.Latency.Decided = traffic.Percentiles{N: 2, P50: 3.1, P90: 20.5, P99: 20.5, P999: 20.5, Max: 20.5}
 	naive.Violations = map[string]int64{"S1": 1, "oversold": 1, "I-ONCE": 0}
 	naive.Evidence = map[string]int64{"overlaps": 2}
 	naive.Detail = loadtest.Detail{
-		Scenario: naive.Scenario, Plan: loadtest.Plan{Given: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}},
-		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Records: []loadtest.Record{a, b}, Loaded: 2, Epoch: epoch,
+		Scenario: naive.Scenario, Plan: traffic.Plan{Given: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}},
+		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Records: []traffic.Record{a, b}, Loaded: 2, Epoch: epoch,
 		Samples: []loadtest.Sample{
 			{At: 0, Levels: []loadtest.Level{{Name: "drop-00", Says: 1, True: 1}}},
 			{At: 30 * ms, Levels: []loadtest.Level{{Name: "drop-00", Says: 0, True: -1}}},
@@ -56,13 +56,13 @@ func exampleReport() loadtest.Report {
 	row.Verdict, row.AsExpected, row.Requests, row.OK = loadtest.Safe, true, 1, 1
 	row.Violations, row.Evidence = map[string]int64{"S1": 0, "oversold": 0}, map[string]int64{"degraded": 7}
 	row.Detail = loadtest.Detail{
-		Scenario: row.Scenario, Plan: naive.Plan, Findings: invariant.Findings{}, Records: []loadtest.Record{a}, Loaded: 1, Epoch: epoch,
+		Scenario: row.Scenario, Plan: naive.Plan, Findings: invariant.Findings{}, Records: []traffic.Record{a}, Loaded: 1, Epoch: epoch,
 		Events: []fault.Event{{What: "redis killed", At: epoch.Add(100 * ms), Until: epoch.Add(200 * ms), Hits: 1}},
 	}
 	return loadtest.Report{
 		Seed: 1, AsExpected: true, Scenarios: []loadtest.Result{naive, row}, When: epoch, Bound: map[string]time.Duration{"inventory": 4 * time.Second},
 		Origin: loadtest.Origin{Command: "prove --quick", Commit: "0123456789ab", Machine: "2 cores", Servers: []string{"Redis 7"}},
-		Load:   loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
+		Load:   traffic.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
 
 		Checked: map[string]int{"inventory": 1234}, CheckedLeast: 1000,
 	}

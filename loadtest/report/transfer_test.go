@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/scenario/transfer"
-
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -25,10 +25,10 @@ const (
 func bothFlows() loadtest.Report {
 	r := exampleReport()
 	const ms = time.Millisecond
-	paid := func(action loadtest.Action, outcome loadtest.Outcome, problem string) loadtest.Record {
-		return loadtest.Record{
-			Intent: loadtest.Intent{Key: "k", Action: action, Of: &transfer.Move{}}, Outcome: outcome,
-			Attempts: []loadtest.Attempt{{Outcome: outcome, Problem: problem, Start: 5 * ms, End: 9 * ms, Sends: 1}},
+	paid := func(action traffic.Action, outcome traffic.Outcome, problem string) traffic.Record {
+		return traffic.Record{
+			Intent: traffic.Intent{Key: "k", Action: action, Of: &transfer.Move{}}, Outcome: outcome,
+			Attempts: []traffic.Attempt{{Outcome: outcome, Problem: problem, Start: 5 * ms, End: 9 * ms, Sends: 1}},
 		}
 	}
 	naive := loadtest.NewResult(transfer.New().Controls[0], 3)
@@ -39,10 +39,10 @@ func bothFlows() loadtest.Report {
 	naive.Detail = loadtest.Detail{
 		Scenario: naive.Scenario,
 		Findings: invariant.Findings{"T3": {Count: 2, IDs: []string{account1, account2}}}, Epoch: r.When, Loaded: 5,
-		Records: []loadtest.Record{
-			paid(transfer.Pay, loadtest.OK, ""), paid(transfer.Pay, loadtest.Rejected, "insufficient-funds"), paid(transfer.Reserve, loadtest.OK, ""),
-			paid(transfer.PostHold, loadtest.OK, ""), paid(transfer.VoidHold, loadtest.Rejected, "already-settled"),
-			paid(transfer.Pay, loadtest.OK, ""), // of the postcheck
+		Records: []traffic.Record{
+			paid(transfer.Pay, traffic.OK, ""), paid(transfer.Pay, traffic.Rejected, "insufficient-funds"), paid(transfer.Reserve, traffic.OK, ""),
+			paid(transfer.PostHold, traffic.OK, ""), paid(transfer.VoidHold, traffic.Rejected, "already-settled"),
+			paid(transfer.Pay, traffic.OK, ""), // of the postcheck
 		},
 		Samples: []loadtest.Sample{
 			{At: 0, Levels: []loadtest.Level{{Name: "EUR", Says: 100, True: 100}, {Name: money.DriftLevel, Says: 0}}},

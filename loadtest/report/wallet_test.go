@@ -7,23 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/scenario/wallet"
-
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // threeFlows is bothFlows with a control of wallet that was caught.
 func threeFlows() loadtest.Report {
 	r := bothFlows()
 	const ms = time.Millisecond
-	asked := func(action loadtest.Action, outcome loadtest.Outcome, problem string) loadtest.Record {
-		return loadtest.Record{
-			Intent: loadtest.Intent{Key: "k", Action: action, Of: wallet.Move{}}, Outcome: outcome,
-			Attempts: []loadtest.Attempt{{Outcome: outcome, Problem: problem, Start: 5 * ms, End: 9 * ms, Sends: 1}},
+	asked := func(action traffic.Action, outcome traffic.Outcome, problem string) traffic.Record {
+		return traffic.Record{
+			Intent: traffic.Intent{Key: "k", Action: action, Of: wallet.Move{}}, Outcome: outcome,
+			Attempts: []traffic.Attempt{{Outcome: outcome, Problem: problem, Start: 5 * ms, End: 9 * ms, Sends: 1}},
 		}
 	}
 	txn := loadtest.NewResult(wallet.New(wallet.Environment{}).Controls[1], 3)
@@ -34,10 +34,10 @@ func threeFlows() loadtest.Report {
 	txn.Detail = loadtest.Detail{
 		Scenario: txn.Scenario,
 		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r called the bonus service again for operation o"}}}, Epoch: r.When, Loaded: 5,
-		Records: []loadtest.Record{
-			asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "insufficient-funds"),
-			asked(wallet.Pay, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "idempotency-key-reused"),
-			asked(wallet.Debit, loadtest.OK, ""), // of the postcheck
+		Records: []traffic.Record{
+			asked(wallet.Credit, traffic.OK, ""), asked(wallet.Credit, traffic.OK, ""), asked(wallet.Debit, traffic.Rejected, "insufficient-funds"),
+			asked(wallet.Pay, traffic.OK, ""), asked(wallet.Debit, traffic.Rejected, "idempotency-key-reused"),
+			asked(wallet.Debit, traffic.OK, ""), // of the postcheck
 		},
 		Samples: []loadtest.Sample{{Levels: []loadtest.Level{{Name: "balances", Says: 100, True: 100}, {Name: money.DriftLevel}}}},
 	}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // Answers maps the answers of the service to outcomes. An entry is a status, or a status and the value of a
@@ -37,8 +37,8 @@ const defaultID = "id"
 // same reports whether a repetition says the same as the answer that decided its key: a success names the same
 // effect, whatever its other fields and its status; a refusal has the same value. Successes without an id must be
 // the same byte for byte: nothing else shows that there was one effect.
-func (f *File) same(r loadtest.Record, a loadtest.Attempt, body []byte) bool {
-	if a.Outcome != loadtest.OK {
+func (f *File) same(r traffic.Record, a traffic.Attempt, body []byte) bool {
+	if a.Outcome != traffic.OK {
 		return a.Problem == r.Problem()
 	}
 	name := cmp.Or(f.Answers.ID, defaultID)
@@ -60,20 +60,20 @@ func (a Answers) stored() (values []string) {
 }
 
 // rules are the listed answers.
-type rules map[string]loadtest.Outcome
+type rules map[string]traffic.Outcome
 
 func (f *File) checkAnswers() error {
 	f.rules = rules{}
 	for _, list := range []struct {
 		name    string
 		entries []string
-		outcome loadtest.Outcome
+		outcome traffic.Outcome
 	}{
-		{"ok", f.Answers.OK, loadtest.OK},
-		{"duplicate", f.Answers.Duplicate, loadtest.Duplicate},
-		{"rejected", f.Answers.Rejected, loadtest.Rejected},
-		{"open", f.Answers.Open, loadtest.Open},
-		{"unknown", f.Answers.Unknown, loadtest.Unknown},
+		{"ok", f.Answers.OK, traffic.OK},
+		{"duplicate", f.Answers.Duplicate, traffic.Duplicate},
+		{"rejected", f.Answers.Rejected, traffic.Rejected},
+		{"open", f.Answers.Open, traffic.Open},
+		{"unknown", f.Answers.Unknown, traffic.Unknown},
 	} {
 		for i, entry := range list.entries {
 			wrong := func(format string, args ...any) error {
@@ -95,8 +95,8 @@ func (f *File) checkAnswers() error {
 }
 
 // classify returns the outcome of an answer, and the value that names it in the report.
-func (f *File) classify(status int, header http.Header, body []byte) (loadtest.Outcome, string) {
-	outcome, problem := loadtest.ClassifyByStatus(status, header, body)
+func (f *File) classify(status int, header http.Header, body []byte) (traffic.Outcome, string) {
+	outcome, problem := traffic.ClassifyByStatus(status, header, body)
 	value := problem
 	if f.Answers.Field != "" {
 		value = field(body, f.Answers.Field)

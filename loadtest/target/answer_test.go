@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 func TestAnswers_MeanWhatTheFileSaysAndElseWhatTheirStatusCertainlyMeans(t *testing.T) {
@@ -20,21 +20,21 @@ func TestAnswers_MeanWhatTheFileSaysAndElseWhatTheirStatusCertainlyMeans(t *test
 	for _, c := range []struct {
 		status int
 		body   string
-		want   loadtest.Outcome
+		want   traffic.Outcome
 		said   string
 	}{
-		{200, `{}`, loadtest.OK, ""},
-		{409, `{"error": {"code": "sold-out"}}`, loadtest.Rejected, "sold-out"},
-		{409, `{"error": {"code": "done-before"}}`, loadtest.OK, "done-before"},
-		{409, `{"error": {"code": "in-progress"}}`, loadtest.Unknown, "in-progress"},
-		{409, `{"error": "text"}`, loadtest.Unknown, ""},
-		{409, `not JSON`, loadtest.Unknown, ""},
-		{402, `{"error": {"code": 17}}`, loadtest.Rejected, "17"},
-		{503, ``, loadtest.Open, ""},
-		{400, `{"error": {"code": "maybe"}}`, loadtest.Unknown, "maybe"},
-		{400, `{"error": {"code": "bad"}}`, loadtest.Rejected, "bad"},
-		{429, ``, loadtest.Open, ""},
-		{500, ``, loadtest.Unknown, ""},
+		{200, `{}`, traffic.OK, ""},
+		{409, `{"error": {"code": "sold-out"}}`, traffic.Rejected, "sold-out"},
+		{409, `{"error": {"code": "done-before"}}`, traffic.OK, "done-before"},
+		{409, `{"error": {"code": "in-progress"}}`, traffic.Unknown, "in-progress"},
+		{409, `{"error": "text"}`, traffic.Unknown, ""},
+		{409, `not JSON`, traffic.Unknown, ""},
+		{402, `{"error": {"code": 17}}`, traffic.Rejected, "17"},
+		{503, ``, traffic.Open, ""},
+		{400, `{"error": {"code": "maybe"}}`, traffic.Unknown, "maybe"},
+		{400, `{"error": {"code": "bad"}}`, traffic.Rejected, "bad"},
+		{429, ``, traffic.Open, ""},
+		{500, ``, traffic.Unknown, ""},
 	} {
 		got, said := f.classify(c.status, http.Header{}, []byte(c.body))
 		if got != c.want || said != c.said {
@@ -46,10 +46,10 @@ func TestAnswers_MeanWhatTheFileSaysAndElseWhatTheirStatusCertainlyMeans(t *test
 func TestAnswers_WithoutAFieldTheProblemTypeTellsThemApart(t *testing.T) {
 	f := parsed(t, small+"answers: {rejected: [409 no-seat-left]}\n")
 	header := http.Header{"Content-Type": {"application/problem+json"}}
-	if got, said := f.classify(409, header, []byte(`{"type": "https://example.org/problems/no-seat-left"}`)); got != loadtest.Rejected || said != "no-seat-left" {
+	if got, said := f.classify(409, header, []byte(`{"type": "https://example.org/problems/no-seat-left"}`)); got != traffic.Rejected || said != "no-seat-left" {
 		t.Errorf("%s %q", got, said)
 	}
-	if got, said := f.classify(409, header, []byte(`{"type": "/problems/try-again"}`)); got != loadtest.Unknown || said != "try-again" {
+	if got, said := f.classify(409, header, []byte(`{"type": "/problems/try-again"}`)); got != traffic.Unknown || said != "try-again" {
 		t.Errorf("%s %q", got, said)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -126,7 +127,7 @@ func (f *File) rehearse(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // audit runs all audits. It returns the findings, and the reasons why audits show nothing.
-func (f *File) audit(ctx context.Context, conn *pgx.Conn, records []loadtest.Record) (findings invariant.Findings, blind []string, err error) {
+func (f *File) audit(ctx context.Context, conn *pgx.Conn, records []traffic.Record) (findings invariant.Findings, blind []string, err error) {
 	if conn != nil {
 		if err := fillAnswers(ctx, conn, records, f.Clients); err != nil {
 			return nil, nil, err
@@ -207,8 +208,8 @@ func relations(node any, found map[string]bool) {
 // answersColumns are the columns of proof_answers: the answers to the clients, which queries can join.
 const answersColumns = "key text PRIMARY KEY, request text, client text, object text, units int, outcome text, status int, body text"
 
-func fillAnswers(ctx context.Context, conn *pgx.Conn, records []loadtest.Record, clients []Client) error {
-	return loadtest.FillTable(ctx, conn, "proof_answers", answersColumns, records, func(r loadtest.Record) []any {
+func fillAnswers(ctx context.Context, conn *pgx.Conn, records []traffic.Record, clients []Client) error {
+	return loadtest.FillTable(ctx, conn, "proof_answers", answersColumns, records, func(r traffic.Record) []any {
 		a := answerOf(r, clients)
 		return []any{a.Key, a.Request, a.Client, a.Object, a.Units, a.Outcome, a.Status, column(a.Body)}
 	})
@@ -231,13 +232,13 @@ type answer struct {
 	Body    string `json:"body"`
 }
 
-func answerOf(r loadtest.Record, clients []Client) answer {
+func answerOf(r traffic.Record, clients []Client) answer {
 	s := of(r.Intent)
 	return answer{r.Key, string(r.Action), clients[r.Client].Name, s.Object, s.Units, string(r.Outcome), r.Status(), string(r.Body)}
 }
 
 // command runs a command, and returns its findings: the lines that it prints, or how it failed.
-func (f *File) command(ctx context.Context, a Audit, records []loadtest.Record) (lines []string, err error) {
+func (f *File) command(ctx context.Context, a Audit, records []traffic.Record) (lines []string, err error) {
 	folder, err := os.MkdirTemp("", "prove")
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"text/template"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // drawn holds the values that a template may use.
@@ -33,7 +33,7 @@ type sent struct {
 	request *Request
 }
 
-func of(r loadtest.Intent) sent {
+func of(r traffic.Intent) sent {
 	s, _ := r.Of.(sent)
 	return s
 }
@@ -50,10 +50,10 @@ type plan struct {
 const givesUp = 20
 
 // draw draws the whole plan. The same seed gives the same requests, under new keys.
-func (p *plan) draw(load loadtest.Load) (loadtest.Plan, error) {
+func (p *plan) draw(load traffic.Load) (traffic.Plan, error) {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
-	drawn := loadtest.Plan{Clients: len(p.file.Clients)}
+	drawn := traffic.Plan{Clients: len(p.file.Clients)}
 	burst, hot := 0, sent{} // hot has the object of the burst
 	for i, m := range load.Slots(random, n) {
 		r := p.choose(random)
@@ -61,13 +61,13 @@ func (p *plan) draw(load loadtest.Load) (loadtest.Plan, error) {
 			burst, hot.Object = m.Burst, ""
 		}
 		if burst > 0 && hot.Object == "" && len(r.Objects) > 0 {
-			hot.Object = r.Objects[loadtest.Uneven(random, len(r.Objects))]
+			hot.Object = r.Objects[traffic.Uneven(random, len(r.Objects))]
 		}
 		intent, err := p.intent(random, r, i, random.IntN(len(p.file.Clients)), hot, fmt.Sprintf("prove-%08x-%06d", p.run, i))
 		if err != nil {
 			return drawn, fmt.Errorf("request %q: %w", r.Name, err)
 		}
-		drawn.Add(random, load.Replicas, loadtest.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
+		drawn.Add(random, load.Replicas, traffic.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
 	}
 	return drawn, nil
 }
@@ -95,7 +95,7 @@ func (p *plan) choose(random *rand.Rand) *Request {
 
 // intent fills in a template. It gets the values of the request that it follows, and the object of its burst if
 // it may concern that one.
-func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent, key string) (*loadtest.Intent, error) {
+func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent, key string) (*traffic.Intent, error) {
 	fields := follows.drawn
 	fields.N, fields.Key, fields.Client = n, key, p.file.Clients[client].Name
 	if len(r.Objects) > 0 && (r.After == "" || fields.Object == "") {
@@ -116,8 +116,8 @@ func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent
 	if err != nil {
 		return nil, err
 	}
-	return &loadtest.Intent{
-		Client: client, Key: key, Action: loadtest.Action(r.Name), Method: r.Method, Path: path, Body: body,
+	return &traffic.Intent{
+		Client: client, Key: key, Action: traffic.Action(r.Name), Method: r.Method, Path: path, Body: body,
 		Contends: r.contends(fields), Of: sent{fields, r}, Ends: r.After != "", Reads: r.Reads,
 		GivesUp: !r.Reads && random.IntN(givesUp) == 0,
 	}, nil
@@ -136,9 +136,9 @@ func (r *Request) contends(fields drawn) []string {
 
 // followUp returns the requests that follow a success. It draws them from the seed and the number of the
 // request, since answers arrive in any order.
-func (p *plan) followUp(record loadtest.Record) (requests []loadtest.ScheduledRequest) {
+func (p *plan) followUp(record traffic.Record) (requests []traffic.ScheduledRequest) {
 	before := of(record.Intent)
-	if record.Outcome != loadtest.OK || before.request == nil || before.request.After != "" {
+	if record.Outcome != traffic.OK || before.request == nil || before.request.After != "" {
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(record.Body))
@@ -162,7 +162,7 @@ func (p *plan) followUp(record loadtest.Record) (requests []loadtest.ScheduledRe
 		if err != nil {
 			continue // the answer lacks a field of the template: the review reports a request that is never sent
 		}
-		requests = append(requests, loadtest.ScheduledRequest{At: time.Duration(random.IntN(50)) * time.Millisecond, Replica: random.IntN(p.replicas), Intent: intent})
+		requests = append(requests, traffic.ScheduledRequest{At: time.Duration(random.IntN(50)) * time.Millisecond, Replica: random.IntN(p.replicas), Intent: intent})
 	}
 	return requests
 }
@@ -174,8 +174,8 @@ func hash(text string) uint64 {
 }
 
 // headers returns the headers of the clients.
-func (f *File) headers() loadtest.Headers {
-	headers := loadtest.Headers{Key: f.KeyHeader}
+func (f *File) headers() traffic.Headers {
+	headers := traffic.Headers{Key: f.KeyHeader}
 	for _, c := range f.Clients {
 		header := http.Header{"Content-Type": {"application/json"}}
 		for name, value := range c.Headers {

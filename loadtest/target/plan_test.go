@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 const mixed = `services: [http://127.0.0.1:1, http://127.0.0.1:2]
@@ -22,10 +22,10 @@ requests:
   - {name: lost, after: buy, share: 100%, path: '/{{.Answer.nothing}}'}
 `
 
-func drawOf(t *testing.T, f *File, run uint32) (loadtest.Plan, *plan) {
+func drawOf(t *testing.T, f *File, run uint32) (traffic.Plan, *plan) {
 	t.Helper()
 	p := &plan{file: f, replicas: 2, run: run}
-	drawn, err := p.draw(loadtest.Load{Rate: 500, Duration: 2 * time.Second, Seed: 7, Replicas: 2})
+	drawn, err := p.draw(traffic.Load{Rate: 500, Duration: 2 * time.Second, Seed: 7, Replicas: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestPlan_DrawsByWeightAmongAllClientsAndObjects(t *testing.T) {
 // The load of a file that names none: before bursts, no two requests of it had one time.
 func TestPlan_BurstsOfDifferentKeysForOneObjectAtTheDefaultLoad(t *testing.T) {
 	f := parsed(t, strings.Replace(mixed, "  - {name: move", "  - {name: wish, path: /wishes, objects: [coffee]}\n  - {name: move", 1))
-	drawn, err := (&plan{file: f, replicas: 2}).draw(loadtest.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: 2})
+	drawn, err := (&plan{file: f, replicas: 2}).draw(traffic.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestPlan_WhatFollowsTakesTheObjectOfTheRequestBefore(t *testing.T) {
 	drawn, p := drawOf(t, f, 1)
 	followed := 0
 	for _, i := range drawn.Intents {
-		for _, r := range p.followUp(loadtest.Record{Intent: *i, Outcome: loadtest.OK, Body: []byte(`{"id": 1}`)}) {
+		for _, r := range p.followUp(traffic.Record{Intent: *i, Outcome: traffic.OK, Body: []byte(`{"id": 1}`)}) {
 			if s := of(*r.Intent); r.Intent.Action == "checkout" {
 				if followed++; s.Object != of(*i).Object || !strings.Contains(string(r.Intent.Body), s.Object) {
 					t.Fatalf("checkout of %s follows a purchase of %s: %s", s.Object, of(*i).Object, r.Intent.Body)
@@ -133,7 +133,7 @@ func TestPlan_WhatFollowsTakesTheObjectOfTheRequestBefore(t *testing.T) {
 }
 
 func TestPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
-	load := loadtest.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
+	load := traffic.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
 	drawn, err := (&plan{file: parsed(t, small), replicas: 2}).draw(load)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
 			continue
 		}
 		buys++
-		record := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Body: []byte(`{"id": 12345678901234567890}`)}
+		record := traffic.Record{Intent: *i, Outcome: traffic.OK, Body: []byte(`{"id": 12345678901234567890}`)}
 		again := p.followUp(record)
 		for n, request := range p.followUp(record) {
 			got := request.Intent
@@ -172,7 +172,7 @@ func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
 				t.Fatalf("it follows %v, and is about %v", of(*i).drawn, of(*got).drawn)
 			}
 		}
-		if refused := p.followUp(loadtest.Record{Intent: *i, Outcome: loadtest.Rejected}); len(refused) > 0 {
+		if refused := p.followUp(traffic.Record{Intent: *i, Outcome: traffic.Rejected}); len(refused) > 0 {
 			t.Fatal("a refusal is followed")
 		}
 	}

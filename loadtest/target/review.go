@@ -11,19 +11,20 @@ import (
 	"strings"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // review finds why a run shows nothing, and which settings may be wrong.
 type review struct {
 	file    *File
 	supply  map[string]int
-	records []loadtest.Record
+	records []traffic.Record
 	blind   []string // why audits show nothing
 }
 
 // inconclusive returns the reasons why the run could not have found anything.
 func (v *review) inconclusive(overlaps int64) (reasons []string) {
-	if !slices.ContainsFunc(v.records, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK && !r.Reads }) {
+	if !slices.ContainsFunc(v.records, func(r traffic.Record) bool { return r.Outcome == traffic.OK && !r.Reads }) {
 		return []string{"no request succeeded: " + ended(v.records)} // the cause of all other reasons
 	}
 	if overlaps < loadtest.OverlapsLeast {
@@ -50,14 +51,14 @@ func (v *review) vain(request Request) string {
 		return fmt.Sprintf("request %q was never sent: raise its weight, or duration", request.Name)
 	case request.hidden(own):
 		return fmt.Sprintf("answers to %q have no number in %q: is shows right?", request.Name, request.Shows)
-	case len(request.Expect) > 0 || slices.ContainsFunc(own, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK }):
+	case len(request.Expect) > 0 || slices.ContainsFunc(own, func(r traffic.Record) bool { return r.Outcome == traffic.OK }):
 		return ""
 	}
 	return fmt.Sprintf("no request %q succeeded: %s: if it must not succeed, set expect: [STATUS]", request.Name, ended(own))
 }
 
 // of returns the records of one request of the file.
-func (v *review) of(request Request) (own []loadtest.Record) {
+func (v *review) of(request Request) (own []traffic.Record) {
 	for _, r := range v.records {
 		if string(r.Action) == request.Name {
 			own = append(own, r)
@@ -93,14 +94,14 @@ func (v *review) hints() (hints []string) {
 
 // undecided groups the undecided keys by their last answer, which the file may have to list.
 func (v *review) undecided() (hints []string) {
-	for _, group := range endings(v.records, func(r loadtest.Record) bool { return !r.Outcome.Final() && !r.GivesUp }) {
+	for _, group := range endings(v.records, func(r traffic.Record) bool { return !r.Outcome.Final() && !r.GivesUp }) {
 		entry := strings.TrimSpace(fmt.Sprintf("%d %s", group.status, v.listed(group)))
 		switch {
 		case group.status == 0:
 			hints = append(hints, fmt.Sprintf("%d keys ended without an answer, such as %q: does the service run? Its log may say why", group.n, group.body))
 		case group.status >= 500 && v.file.rules[entry] == "":
 			hints = append(hints, fmt.Sprintf("%d keys ended in %s: the log of the service may say why; if this answer means that nothing was done, set answers: {open: [%s]}", group.n, entry, entry))
-		case v.file.rules[entry] == loadtest.Open || v.file.rules[entry] == loadtest.Unknown:
+		case v.file.rules[entry] == traffic.Open || v.file.rules[entry] == traffic.Unknown:
 			hints = append(hints, fmt.Sprintf("%d keys ended in %s, which the file lists as %s, and no retry within %v decided them", group.n, entry, v.file.rules[entry], v.file.Decide))
 		default:
 			hints = append(hints, fmt.Sprintf("%d keys ended in %s: is that a refusal? Set answers: {rejected: [%s]}", group.n, entry, entry))
@@ -113,7 +114,7 @@ func (v *review) undecided() (hints []string) {
 func (v *review) repetitions() (hints []string) {
 	groups := map[string]int{}
 	for _, r := range v.records {
-		if last := r.Last(); r.Outcome == loadtest.OK && !r.Reads && last.Outcome == loadtest.Unknown && last.Status >= 400 && last.Status < 500 {
+		if last := r.Last(); r.Outcome == traffic.OK && !r.Reads && last.Outcome == traffic.Unknown && last.Status >= 400 && last.Status < 500 {
 			groups[strings.TrimSpace(fmt.Sprintf("%d %s", last.Status, v.listed(ending{status: last.Status, problem: last.Problem})))]++
 		}
 	}
@@ -133,7 +134,7 @@ func (v *review) listed(e ending) string {
 
 // all hints at a setting if at least half of the keys ended in the same status.
 func (v *review) all() []string {
-	groups := endings(v.records, func(r loadtest.Record) bool { return len(of(r.Intent).expect()) == 0 })
+	groups := endings(v.records, func(r traffic.Record) bool { return len(of(r.Intent).expect()) == 0 })
 	if len(groups) == 0 || 2*groups[0].n < len(v.records) {
 		return nil
 	}
@@ -167,12 +168,12 @@ func (s sent) expect() []int {
 func (v *review) keyIgnored() []string {
 	twice, diverged := 0, 0
 	for _, r := range v.records {
-		if r.Reads || r.Outcome != loadtest.OK {
+		if r.Reads || r.Outcome != traffic.OK {
 			continue
 		}
 		answers := 0
 		for _, a := range r.Attempts {
-			if a.Outcome == loadtest.OK {
+			if a.Outcome == traffic.OK {
 				answers++
 			}
 		}
@@ -199,7 +200,7 @@ func (v *review) strangers() (hints []string) {
 		switch {
 		case r.Status() == http.StatusUnauthorized:
 			unknown[r.Client]++
-		case r.Outcome == loadtest.OK:
+		case r.Outcome == traffic.OK:
 			ok++
 		}
 	}
@@ -218,7 +219,7 @@ func (v *review) silentServices() (hints []string) {
 	any := 0
 	for _, r := range v.records {
 		for _, a := range r.Attempts {
-			if a.Outcome == loadtest.OK {
+			if a.Outcome == traffic.OK {
 				ok[a.Replica]++
 				any++
 			}
@@ -241,7 +242,7 @@ type ending struct {
 }
 
 // endings groups keys by how they ended, the largest group first.
-func endings(records []loadtest.Record, which func(loadtest.Record) bool) (groups []ending) {
+func endings(records []traffic.Record, which func(traffic.Record) bool) (groups []ending) {
 	for _, r := range records {
 		if !which(r) {
 			continue
@@ -262,9 +263,9 @@ func endings(records []loadtest.Record, which func(loadtest.Record) bool) (group
 }
 
 // ended describes how some keys ended, the most frequent endings first.
-func ended(records []loadtest.Record) string {
+func ended(records []traffic.Record) string {
 	var texts []string
-	for _, e := range endings(records, func(loadtest.Record) bool { return true }) {
+	for _, e := range endings(records, func(traffic.Record) bool { return true }) {
 		text := fmt.Sprintf("%d ended in %d %s", e.n, e.status, e.problem)
 		if e.status == 0 {
 			text = fmt.Sprintf("%d got no answer", e.n)

@@ -17,6 +17,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -44,7 +45,7 @@ func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 		return loadtest.Report{}, err
 	}
 	p := &plan{file: f, replicas: len(f.Services), run: rand.Uint32()}
-	load := loadtest.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: len(f.Services)}
+	load := traffic.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: len(f.Services)}
 	drawn, err := p.draw(load)
 	if err != nil {
 		return loadtest.Report{}, err
@@ -56,7 +57,7 @@ func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 	t := loadtest.Target{
 		Name: f.Name, Bases: f.Services, Headers: f.headers(), Classify: f.classify, Stored: f.Answers.stored(), Same: f.same, Plan: drawn, FollowUp: p.followUp,
 		Load: load, Grace: f.Decide, Undecided: f.limits.undecided, Invariants: f.invariants(),
-		Audit: func(ctx context.Context, records []loadtest.Record) (loadtest.Audited, error) {
+		Audit: func(ctx context.Context, records []traffic.Record) (loadtest.Audited, error) {
 			return f.judge(ctx, conn, v, records)
 		},
 		Review: func(r loadtest.Result) (inconclusive, hints []string) {
@@ -122,7 +123,7 @@ func (f *File) await(ctx context.Context) error {
 }
 
 // judge collects all findings.
-func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []loadtest.Record) (loadtest.Audited, error) {
+func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []traffic.Record) (loadtest.Audited, error) {
 	v.records = records
 	findings, blind, err := f.audit(ctx, conn, records)
 	if err != nil {
@@ -139,12 +140,12 @@ func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []l
 
 // notNamed lists the repetitions that were taken for the first answer by an id that does not name the effect: several keys of
 // one request have it, as if it were that of the object. Then only equal bytes show that there was one effect.
-func (f *File) notNamed(records []loadtest.Record) (wrong []string) {
+func (f *File) notNamed(records []traffic.Record) (wrong []string) {
 	name := cmp.Or(f.Answers.ID, defaultID)
-	key := func(r loadtest.Record) string { return string(r.Action) + "\x00" + field(r.Body, name) }
+	key := func(r traffic.Record) string { return string(r.Action) + "\x00" + field(r.Body, name) }
 	keys := map[string]int{}
 	for _, r := range records {
-		if r.Outcome == loadtest.OK && !r.Reads {
+		if r.Outcome == traffic.OK && !r.Reads {
 			keys[key(r)]++
 		}
 	}
@@ -157,7 +158,7 @@ func (f *File) notNamed(records []loadtest.Record) (wrong []string) {
 }
 
 // notRefused lists the requests that did not end in one of their expected statuses.
-func notRefused(records []loadtest.Record) (wrong []string) {
+func notRefused(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if expect := of(r.Intent).expect(); len(expect) > 0 && !slices.Contains(expect, r.Status()) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s %s by %s ended in %d %s; want %v", r.Action, r.Method, r.Path, of(r.Intent).Client, r.Status(), r.Problem(), expect))

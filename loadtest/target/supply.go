@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.yaml.in/yaml/v3"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -115,13 +115,13 @@ func (l timeline) until(at time.Duration) int {
 }
 
 // takes reports whether a success of a request takes units.
-func takes(r loadtest.Record) bool {
+func takes(r traffic.Record) bool {
 	s := of(r.Intent)
 	return s.request != nil && s.request.Takes != "" && len(s.request.Expect) == 0
 }
 
 // balances adds up the answers, by object.
-func balances(supply map[string]int, records []loadtest.Record) map[string]*balance {
+func balances(supply map[string]int, records []traffic.Record) map[string]*balance {
 	sums := map[string]*balance{}
 	for object, units := range supply {
 		sums[object] = &balance{there: units}
@@ -131,7 +131,7 @@ func balances(supply map[string]int, records []loadtest.Record) map[string]*bala
 		b := sums[s.Object]
 		switch {
 		case b == nil || s.request == nil:
-		case s.request.Gives && r.Outcome != loadtest.Rejected: // an undecided one may have given back
+		case s.request.Gives && r.Outcome != traffic.Rejected: // an undecided one may have given back
 			b.give(r, s.Units)
 		case takes(r):
 			b.take(r, s.Units)
@@ -145,24 +145,24 @@ func balances(supply map[string]int, records []loadtest.Record) map[string]*bala
 	return sums
 }
 
-func (b *balance) give(r loadtest.Record, units int) {
+func (b *balance) give(r traffic.Record, units int) {
 	b.back += units
 	begun, answered := r.Times()
 	b.giving = append(b.giving, moment{begun, units})
-	if r.Outcome == loadtest.OK {
+	if r.Outcome == traffic.OK {
 		b.given = append(b.given, moment{answered, units})
 	}
 }
 
-func (b *balance) take(r loadtest.Record, units int) {
+func (b *balance) take(r traffic.Record, units int) {
 	b.wanted += units
-	if r.Outcome == loadtest.OK {
+	if r.Outcome == traffic.OK {
 		_, answered := r.Times()
 		b.got += units
 		b.taken = append(b.taken, moment{answered, units})
 	}
-	if (r.Outcome == loadtest.OK || r.Outcome == loadtest.Unknown) && len(r.Attempts) > 0 {
-		first := slices.MinFunc(r.Attempts, func(a, b loadtest.Attempt) int { return cmp.Compare(a.Start, b.Start) })
+	if (r.Outcome == traffic.OK || r.Outcome == traffic.Unknown) && len(r.Attempts) > 0 {
+		first := slices.MinFunc(r.Attempts, func(a, b traffic.Attempt) int { return cmp.Compare(a.Start, b.Start) })
 		b.takers = append(b.takers, moment{first.Start, units})
 		return
 	}
@@ -174,7 +174,7 @@ func (b *balance) take(r loadtest.Record, units int) {
 // left returns the least number of units that can have been left while an attempt was under way. Units that
 // were given back are not counted. Of the supply it subtracts what all requests got that began before the
 // end of the attempt, and what other attempts under way may have held for a while.
-func (b *balance) left(a loadtest.Attempt, own int) int {
+func (b *balance) left(a traffic.Attempt, own int) int {
 	held := b.begun.until(a.End) - b.end.until(a.Start+1) - own
 	return b.there - b.takers.until(a.End) - max(0, held)
 }
@@ -187,7 +187,7 @@ var (
 
 // judgeSupply compares the answers with the supply. It also returns how many units clients got beyond the
 // supply.
-func judgeSupply(supply map[string]int, records []loadtest.Record) (findings invariant.Findings, over int64) {
+func judgeSupply(supply map[string]int, records []traffic.Record) (findings invariant.Findings, over int64) {
 	findings = invariant.Findings{}
 	if supply == nil {
 		return findings, 0
@@ -204,7 +204,7 @@ func judgeSupply(supply map[string]int, records []loadtest.Record) (findings inv
 	findings.Merge(judgeTimes(sums, records))
 	for _, r := range records {
 		s := of(r.Intent)
-		if b := sums[s.Object]; b != nil && takes(r) && r.Outcome == loadtest.Rejected {
+		if b := sums[s.Object]; b != nil && takes(r) && r.Outcome == traffic.Rejected {
 			if left := b.left(refusal(r), s.Units*meanwhile(r)); left >= s.Units {
 				findings.Add(allSold.Code, fmt.Sprintf("%s: %s of %d %s was refused (%d %s) while at least %d were left",
 					r.Key, s.request.Name, s.Units, s.Object, r.Status(), r.Problem(), left))
@@ -215,15 +215,15 @@ func judgeSupply(supply map[string]int, records []loadtest.Record) (findings inv
 }
 
 // refusal returns the first attempt that was refused.
-func refusal(r loadtest.Record) (refused loadtest.Attempt) {
-	if i := slices.IndexFunc(r.Attempts, func(a loadtest.Attempt) bool { return a.Outcome == loadtest.Rejected }); i >= 0 {
+func refusal(r traffic.Record) (refused traffic.Attempt) {
+	if i := slices.IndexFunc(r.Attempts, func(a traffic.Attempt) bool { return a.Outcome == traffic.Rejected }); i >= 0 {
 		refused = r.Attempts[i]
 	}
 	return refused
 }
 
 // meanwhile counts the attempts of a key that overlap its refusal, the refusal included.
-func meanwhile(r loadtest.Record) (n int) {
+func meanwhile(r traffic.Record) (n int) {
 	refused := refusal(r)
 	for _, a := range r.Attempts {
 		if a.Start < refused.End && a.End > refused.Start {
@@ -269,16 +269,16 @@ func (f *File) checkLimits() error {
 var withinLimits = invariant.Invariant{Code: "I-LIMIT", Name: "within-limits", Means: "enough requests succeed, and the shares of errors and of busy answers stay within their limits"}
 
 // judgeLimits compares the run with the limits of the file.
-func (f *File) judgeLimits(records []loadtest.Record) invariant.Findings {
+func (f *File) judgeLimits(records []traffic.Record) invariant.Findings {
 	ok, attempts, failed, busy := 0, 0, 0, 0
 	for _, r := range records {
-		if s := of(r.Intent); r.Outcome == loadtest.OK && !r.Reads && (s.request == nil || len(s.request.Expect) == 0) {
+		if s := of(r.Intent); r.Outcome == traffic.OK && !r.Reads && (s.request == nil || len(s.request.Expect) == 0) {
 			ok++
 		}
 		for _, a := range r.Attempts {
 			attempts++
 			switch {
-			case a.Outcome == loadtest.Open:
+			case a.Outcome == traffic.Open:
 				busy++
 			case a.Status == 0 || a.Status >= 500 && !a.Outcome.Final():
 				failed++

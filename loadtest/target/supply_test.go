@@ -9,29 +9,29 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // answered returns records of n sequential requests of a file that ended in the same way.
-func answered(f *File, name string, n int, object string, units, status int, outcome loadtest.Outcome) (records []loadtest.Record) {
+func answered(f *File, name string, n int, object string, units, status int, outcome traffic.Outcome) (records []traffic.Record) {
 	i := slices.IndexFunc(f.Requests, func(r Request) bool { return r.Name == name })
 	for k := range n {
 		key := fmt.Sprintf("%s-%s-%d-%d-%d", name, object, units, status, k)
 		problem := map[int]string{409: "sold-out", 404: "Not Found", 401: "Unauthorized"}[status]
-		records = append(records, loadtest.Record{
-			Intent: loadtest.Intent{
-				Key: key, Action: loadtest.Action(name), Method: f.Requests[i].Method, Path: "/", Reads: f.Requests[i].Reads,
+		records = append(records, traffic.Record{
+			Intent: traffic.Intent{
+				Key: key, Action: traffic.Action(name), Method: f.Requests[i].Method, Path: "/", Reads: f.Requests[i].Reads,
 				Of: sent{drawn{Object: object, Units: units, Client: "alice"}, &f.Requests[i]},
 			},
 			Outcome:  outcome,
-			Attempts: []loadtest.Attempt{{Key: key, Status: status, Outcome: outcome, Problem: problem, Sends: 1}},
+			Attempts: []traffic.Attempt{{Key: key, Status: status, Outcome: outcome, Problem: problem, Sends: 1}},
 		})
 	}
 	return records
 }
 
 // inOrder gives the records of several lists consecutive times.
-func inOrder(lists ...[]loadtest.Record) []loadtest.Record {
+func inOrder(lists ...[]traffic.Record) []traffic.Record {
 	records := slices.Concat(lists...)
 	for i := range records {
 		records[i].Attempts[0].Start, records[i].Attempts[0].End = time.Duration(2*i), time.Duration(2*i+1)
@@ -41,10 +41,10 @@ func inOrder(lists ...[]loadtest.Record) []loadtest.Record {
 
 func TestSupply_WhatClientsGotIsComparedWithWhatWasThere(t *testing.T) {
 	f := parsed(t, mixed)
-	ok, refused, open := loadtest.OK, loadtest.Rejected, loadtest.Unknown
+	ok, refused, open := traffic.OK, traffic.Rejected, traffic.Unknown
 	for _, c := range []struct {
 		name    string
-		records []loadtest.Record
+		records []traffic.Record
 		broken  []string
 		over    int64
 	}{
@@ -77,7 +77,7 @@ func TestSupply_WhatClientsGotIsComparedWithWhatWasThere(t *testing.T) {
 // A service may take units for a while, and give them back when it cannot take them all.
 func TestSupply_UnitsThatOthersMayHaveHeldAreNotLeft(t *testing.T) {
 	f := parsed(t, mixed)
-	records := inOrder(answered(f, "buy", 8, "coffee", 1, 201, loadtest.OK), answered(f, "buy", 1, "coffee", 3, 409, loadtest.Rejected), answered(f, "buy", 1, "coffee", 2, 409, loadtest.Rejected))
+	records := inOrder(answered(f, "buy", 8, "coffee", 1, 201, traffic.OK), answered(f, "buy", 1, "coffee", 3, 409, traffic.Rejected), answered(f, "buy", 1, "coffee", 2, 409, traffic.Rejected))
 	three, two := &records[8].Attempts[0], &records[9].Attempts[0]
 	if found, _ := judgeSupply(f.given, records); found["I-SOLD"].Count != 1 {
 		t.Errorf("one after the other: %v, want that two were refused while two were there", found)
@@ -90,20 +90,20 @@ func TestSupply_UnitsThatOthersMayHaveHeldAreNotLeft(t *testing.T) {
 
 func TestLimits_SharesAndTheLeastNumberOfSuccesses(t *testing.T) {
 	f := parsed(t, mixed+"limits: {least_ok: 10, most_errors: 10%, most_busy: 20%}\n")
-	good := answered(f, "buy", 10, "coffee", 1, 201, loadtest.OK)
+	good := answered(f, "buy", 10, "coffee", 1, 201, traffic.OK)
 	for _, c := range []struct {
 		name    string
-		records []loadtest.Record
+		records []traffic.Record
 		says    string
 	}{
-		{"enough", slices.Concat(good, answered(f, "buy", 1, "tea", 1, 500, loadtest.Unknown), answered(f, "buy", 2, "tea", 1, 503, loadtest.Open)), ""},
+		{"enough", slices.Concat(good, answered(f, "buy", 1, "tea", 1, 500, traffic.Unknown), answered(f, "buy", 2, "tea", 1, 503, traffic.Open)), ""},
 		{"too few", good[1:], "least_ok: 9"},
-		{"reads do not count", slices.Concat(good[1:], answered(f, "look", 5, "tea", 0, 200, loadtest.OK)), "least_ok: 9"},
-		{"errors", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 500, loadtest.Unknown)), "most_errors"},
-		{"no answers", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, loadtest.Unknown)), "most_errors"},
-		{"a replica that was away for a while", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, loadtest.Open)), ""},
-		{"one that was away for long", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 0, loadtest.Open)), "most_busy"},
-		{"busy", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 429, loadtest.Open)), "most_busy"},
+		{"reads do not count", slices.Concat(good[1:], answered(f, "look", 5, "tea", 0, 200, traffic.OK)), "least_ok: 9"},
+		{"errors", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 500, traffic.Unknown)), "most_errors"},
+		{"no answers", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, traffic.Unknown)), "most_errors"},
+		{"a replica that was away for a while", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, traffic.Open)), ""},
+		{"one that was away for long", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 0, traffic.Open)), "most_busy"},
+		{"busy", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 429, traffic.Open)), "most_busy"},
 	} {
 		found := f.judgeLimits(c.records)["I-LIMIT"]
 		if text := strings.Join(found.IDs, "; "); (found.Count > 0) != (c.says != "") || !strings.Contains(text, c.says) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -33,7 +33,7 @@ func (b *balance) least(from, to time.Duration) int {
 // This is a necessary condition of every order of the requests, and weaker than linearizability. Whether a
 // legal order exists can be decided in time only with the order of the writes in the database, which is
 // not known of a Target. (Of twenty concurrent requests for one object, a million subsets may have come first.)
-func judgeTimes(sums map[string]*balance, records []loadtest.Record) invariant.Findings {
+func judgeTimes(sums map[string]*balance, records []traffic.Record) invariant.Findings {
 	findings := invariant.Findings{}
 	for _, r := range records {
 		s := of(r.Intent)
@@ -42,7 +42,7 @@ func judgeTimes(sums map[string]*balance, records []loadtest.Record) invariant.F
 		case b == nil || s.request == nil || len(s.request.Expect) > 0:
 		case s.request.Shows != "":
 			findings.Add(readsFit.Code, b.misread(r)...)
-		case s.request.Takes != "" && r.Outcome == loadtest.OK:
+		case s.request.Takes != "" && r.Outcome == traffic.OK:
 			begun, answered := r.Times()
 			if most := b.most(begun, answered); most < s.Units {
 				findings.Add(supplyKept.Code, fmt.Sprintf("%s: %s of %d %s succeeded while at most %d can have been left", r.Key, s.request.Name, s.Units, s.Object, most))
@@ -53,12 +53,12 @@ func judgeTimes(sums map[string]*balance, records []loadtest.Record) invariant.F
 }
 
 // misread lists the answers to a read with a number of units that cannot have been left.
-func (b *balance) misread(r loadtest.Record) (wrong []string) {
+func (b *balance) misread(r traffic.Record) (wrong []string) {
 	s := of(r.Intent)
 	for _, a := range r.Attempts {
 		left, is := s.request.shown(a.Body)
 		least, most := b.least(a.Start, a.End), b.most(a.Start, a.End)
-		if a.Outcome == loadtest.OK && is && (left < least || left > most) {
+		if a.Outcome == traffic.OK && is && (left < least || left > most) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s shows %d %s; %d to %d can have been left", r.Key, s.request.Name, left, s.Object, least, most))
 		}
 	}
@@ -72,9 +72,9 @@ func (r *Request) shown(answer []byte) (left int, is bool) {
 }
 
 // hidden reports whether some answers to a read lack the number that they must show.
-func (r *Request) hidden(records []loadtest.Record) bool {
-	return r.Shows != "" && slices.ContainsFunc(records, func(record loadtest.Record) bool {
+func (r *Request) hidden(records []traffic.Record) bool {
+	return r.Shows != "" && slices.ContainsFunc(records, func(record traffic.Record) bool {
 		_, is := r.shown(record.Body)
-		return record.Outcome == loadtest.OK && !is
+		return record.Outcome == traffic.OK && !is
 	})
 }

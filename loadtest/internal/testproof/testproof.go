@@ -17,6 +17,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 // New returns a proof of one scenario without a fault, whose replicas refuse everything. prepare fills the
@@ -26,7 +27,7 @@ func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context,
 	program := Program(t, "good")
 	return &loadtest.Proof{
 		Scenarios: []loadtest.Scenario{scenario},
-		Load:      loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
+		Load:      traffic.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
 		LockTTL:   map[string]time.Duration{scenario.Flow.Name: time.Second}, Grace: time.Second,
 		Server: func(loadtest.Scenario) (string, error) { return testbed.Env(t, "SHOP_POSTGRES_URL"), nil },
 		Prepare: func(ctx context.Context, trial *loadtest.Trial) (clients []loadtest.Credentials, err error) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -32,8 +32,8 @@ LEFT JOIN LATERAL (SELECT CASE summary.action WHEN 'buy' THEN 'confirmed' WHEN '
 WHERE summary.action IN ('buy', 'cancel', 'read-order') AND summary.outcome = 'ok'
   AND summary.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
       'id', o.id, 'status', seen.status, 'lines', want.lines, 'total', want.total, 'currency', want.currency,
-      'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
-      'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) END))`,
+      'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `),
+      'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `) END))`,
 	},
 	{
 		// By the clock of the clients: begun is before the request was sent, answered after its answer.
@@ -78,7 +78,7 @@ type shelf struct {
 
 // shown returns the products in the answers to reads. A list must have exactly the products of
 // the plan, in order of their SKUs.
-func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
+func shown(opening []Stock, records []traffic.Record) (rows []shelf) {
 	var skus []string
 	for _, s := range opening {
 		skus = append(skus, s.SKU)
@@ -86,9 +86,9 @@ func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
 	slices.Sort(skus)
 	for _, r := range records {
 		switch {
-		case r.Outcome != loadtest.OK:
+		case r.Outcome != traffic.OK:
 		case r.Action == ReadProduct:
-			rows = append(rows, shelf{r.Key, r.Of.(Read).SKU, loadtest.Canonical(r.Body)})
+			rows = append(rows, shelf{r.Key, r.Of.(Read).SKU, traffic.Canonical(r.Body)})
 		case r.Action == ReadProducts:
 			var list struct{ Products []json.RawMessage }
 			_ = json.Unmarshal(r.Body, &list) // without a list, all products of the plan are missing
@@ -98,7 +98,7 @@ func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
 					row.sku = skus[i]
 				}
 				if i < len(list.Products) {
-					row.shown = loadtest.Canonical(list.Products[i])
+					row.shown = traffic.Canonical(list.Products[i])
 				}
 				rows = append(rows, row)
 			}
@@ -109,7 +109,7 @@ func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
 
 // misreported lists the refusals for lack of stock whose body names a product that was not
 // requested, or one of which enough is left.
-func misreported(records []loadtest.Record) (wrong []string) {
+func misreported(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if !r.Refused("out-of-stock") {
 			continue

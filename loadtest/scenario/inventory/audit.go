@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -186,18 +187,18 @@ WHERE p.stock > 0`,
 
 // LoadHistory copies the products of the plan and the answers to clients into temporary tables
 // of conn.
-func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []loadtest.Record, clients []loadtest.Credentials) error {
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []traffic.Record, clients []loadtest.Credentials) error {
 	if err := fillOpening(ctx, conn, opening); err != nil {
 		return err
 	}
 	const asked = `name text, client_id uuid, key text, action text, order_id uuid, sku text, lines jsonb,
 	sent boolean, outcome text, problem text, begun bigint, answered bigint, answer jsonb`
-	err := loadtest.FillTable(ctx, conn, "proof_summaries", asked, records, func(r loadtest.Record) []any {
+	err := loadtest.FillTable(ctx, conn, "proof_summaries", asked, records, func(r traffic.Record) []any {
 		order, sku, lines := about(r)
 		begun, answered := r.Times()
 		return []any{
-			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), order, sku, json.RawMessage(loadtest.Encode(lines)),
-			r.Sent(), string(r.Outcome), r.Problem(), int64(begun), int64(answered), loadtest.Canonical(r.Answer()),
+			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), order, sku, json.RawMessage(traffic.Encode(lines)),
+			r.Sent(), string(r.Outcome), r.Problem(), int64(begun), int64(answered), traffic.Canonical(r.Answer()),
 		}
 	})
 	if err != nil {
@@ -225,7 +226,7 @@ func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
 
 // about returns the objects of a request: its order, which for a purchase is the one in the
 // answer; its product, if it reads one; and the quantity of each product, by SKU.
-func about(r loadtest.Record) (order uuid.UUID, sku string, lines map[string]int64) {
+func about(r traffic.Record) (order uuid.UUID, sku string, lines map[string]int64) {
 	lines = map[string]int64{}
 	for _, l := range cart(r.Intent) {
 		lines[l.SKU] += l.Quantity
@@ -243,12 +244,12 @@ func about(r loadtest.Record) (order uuid.UUID, sku string, lines map[string]int
 
 // requestLine is a line of a request.
 type requestLine struct {
-	loadtest.Record
+	traffic.Record
 	Stock
 }
 
 // requestLines returns the lines of all requests.
-func requestLines(records []loadtest.Record) (rows []requestLine) {
+func requestLines(records []traffic.Record) (rows []requestLine) {
 	for _, r := range records {
 		for _, l := range cart(r.Intent) {
 			rows = append(rows, requestLine{r, l})

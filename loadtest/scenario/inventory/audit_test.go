@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"shop/inventory"
-	"shop/loadtest"
-	"shop/loadtest/internal/testbed"
-	"shop/locking/invariant"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"shop/inventory"
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 )
 
 // The shop of these tests: 10 cups and 10 plates, of which three orders took
@@ -83,36 +84,36 @@ const tick = 50 * time.Millisecond
 
 // correctReplies returns the replies that the clients of correctShop got. The cancelled order
 // was read before its cancellation, during it, and after it.
-func correctReplies() map[string]loadtest.Record {
-	records := map[string]loadtest.Record{}
-	add := func(i loadtest.Intent, outcome loadtest.Outcome, problem, id, body string, at int) {
-		r := loadtest.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
+func correctReplies() map[string]traffic.Record {
+	records := map[string]traffic.Record{}
+	add := func(i traffic.Intent, outcome traffic.Outcome, problem, id, body string, at int) {
+		r := traffic.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
 		if id != "" {
 			r.Made = uuid.MustParse(id)
 		}
-		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: time.Duration(at) * tick, End: time.Duration(at+1) * tick}}
+		r.Attempts = []traffic.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: time.Duration(at) * tick, End: time.Duration(at+1) * tick}}
 		records[i.Key] = r
 	}
-	buy := func(key string, lines ...Stock) loadtest.Intent {
-		return loadtest.Intent{Key: key, Action: Buy, Of: lines}
+	buy := func(key string, lines ...Stock) traffic.Intent {
+		return traffic.Intent{Key: key, Action: Buy, Of: lines}
 	}
-	third := loadtest.Record{Intent: buy("k3", some("plate", 3)), Made: uuid.MustParse(order3)}
-	add(buy("k1", some("cup", 2)), loadtest.OK, "", order1, `{"id":"`+order1+`","status":"confirmed","lines":[{"sku":"cup","quantity":2,"unit_price":100}],"total":200,"currency":"EUR",`+madeAt+`}`, 1)
-	add(buy("k2", some("cup", 1), some("plate", 4)), loadtest.OK, "", order2,
+	third := traffic.Record{Intent: buy("k3", some("plate", 3)), Made: uuid.MustParse(order3)}
+	add(buy("k1", some("cup", 2)), traffic.OK, "", order1, `{"id":"`+order1+`","status":"confirmed","lines":[{"sku":"cup","quantity":2,"unit_price":100}],"total":200,"currency":"EUR",`+madeAt+`}`, 1)
+	add(buy("k2", some("cup", 1), some("plate", 4)), traffic.OK, "", order2,
 		`{"id":"`+order2+`","status":"confirmed","lines":[{"sku":"cup","quantity":1,"unit_price":100},{"sku":"plate","quantity":4,"unit_price":200}],"total":900,"currency":"EUR","created_at":"2026-01-01T01:00:00+01:00"}`, 1)
-	add(third.Intent, loadtest.OK, "", order3, orderConfirmed, 1)
-	add(*cancelIntent("c3", 0, third), loadtest.OK, "", order3, orderCancelled, 10)
-	add(*cancelIntent("d3", 0, third), loadtest.Rejected, "already-cancelled", "", "", 10)
-	add(*strangerCancels(third), loadtest.Rejected, "not-found", "", "", 10)
-	add(buy("k4", some("cup", 99)), loadtest.Rejected, "out-of-stock", "", `{"status":409,"sku":"cup","left":7}`, 1)
-	add(buy("k5", some("plate", 1)), loadtest.Unknown, "", "", "", 1) // it did not happen
-	add(buy("k6", some("plate", 1)), loadtest.Open, "busy", "", "", 1)
-	add(*reusedForCart(records["k1"]), loadtest.Rejected, "idempotency-key-reused", "", "", 3)
-	add(*readIntent("before", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderConfirmed, 8)
-	add(*readIntent("meanwhile", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderCancelled, 10)
-	add(*readIntent("after", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderCancelled, 12)
-	add(*readIntent("cup", 0, Read{SKU: "cup"}), loadtest.OK, "", "", aCup, 1)
-	add(*readIntent("all", 0, Read{}), loadtest.OK, "", "", `{"products":[`+aBowl+`,`+aCup+`,`+aPlate+`]}`, 1)
+	add(third.Intent, traffic.OK, "", order3, orderConfirmed, 1)
+	add(*cancelIntent("c3", 0, third), traffic.OK, "", order3, orderCancelled, 10)
+	add(*cancelIntent("d3", 0, third), traffic.Rejected, "already-cancelled", "", "", 10)
+	add(*strangerCancels(third), traffic.Rejected, "not-found", "", "", 10)
+	add(buy("k4", some("cup", 99)), traffic.Rejected, "out-of-stock", "", `{"status":409,"sku":"cup","left":7}`, 1)
+	add(buy("k5", some("plate", 1)), traffic.Unknown, "", "", "", 1) // it did not happen
+	add(buy("k6", some("plate", 1)), traffic.Open, "busy", "", "", 1)
+	add(*reusedForCart(records["k1"]), traffic.Rejected, "idempotency-key-reused", "", "", 3)
+	add(*readIntent("before", 0, Read{Order: third.Made}), traffic.OK, "", order3, orderConfirmed, 8)
+	add(*readIntent("meanwhile", 0, Read{Order: third.Made}), traffic.OK, "", order3, orderCancelled, 10)
+	add(*readIntent("after", 0, Read{Order: third.Made}), traffic.OK, "", order3, orderCancelled, 12)
+	add(*readIntent("cup", 0, Read{SKU: "cup"}), traffic.OK, "", "", aCup, 1)
+	add(*readIntent("all", 0, Read{}), traffic.OK, "", "", `{"products":[`+aBowl+`,`+aCup+`,`+aPlate+`]}`, 1)
 	return records
 }
 
@@ -124,13 +125,13 @@ type violation struct {
 	check   string // that must find it
 	name    string
 	sql     string
-	replies func(map[string]loadtest.Record)
+	replies func(map[string]traffic.Record)
 	ids     []string
 }
 
 // forgery edits the record of one key.
-func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.Record) {
-	return func(records map[string]loadtest.Record) {
+func forgery(key string, edit func(*traffic.Record)) func(map[string]traffic.Record) {
+	return func(records map[string]traffic.Record) {
 		r := records[key]
 		edit(&r)
 		records[key] = r
@@ -138,20 +139,20 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 }
 
 // altered forges an answer by replacing some of its text.
-func altered(key, is, becomes string) func(map[string]loadtest.Record) {
-	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
+func altered(key, is, becomes string) func(map[string]traffic.Record) {
+	return forgery(key, func(r *traffic.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
 // endedAs forges an outcome.
-func endedAs(key string, outcome loadtest.Outcome, problem string) func(map[string]loadtest.Record) {
-	return forgery(key, func(r *loadtest.Record) {
+func endedAs(key string, outcome traffic.Outcome, problem string) func(map[string]traffic.Record) {
+	return forgery(key, func(r *traffic.Record) {
 		r.Outcome = outcome
-		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1}}
+		r.Attempts = []traffic.Attempt{{Outcome: outcome, Problem: problem, Sends: 1}}
 	})
 }
 
-func forget(key string) func(map[string]loadtest.Record) {
-	return func(records map[string]loadtest.Record) { delete(records, key) }
+func forget(key string) func(map[string]traffic.Record) {
+	return func(records map[string]traffic.Record) { delete(records, key) }
 }
 
 // A service that adds stock of its own, sells it, and keeps consistent books.
@@ -218,21 +219,21 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-ACK bought", name: "acknowledged to another client", sql: `UPDATE orders SET client_id = gen_random_uuid() WHERE id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ACK cancelled", name: "cancellation acknowledged, but still confirmed", sql: `UPDATE orders SET status = 'confirmed', cancelled_at = NULL WHERE id = '` + order3 + `'`, ids: []string{order3}},
 	{check: "I-ACK refused", name: "refused as cancelled, but never cancelled", replies: forget("c3"), ids: []string{order3}},
-	{check: "I-ONCE cancelled", name: "a second cancellation acknowledged", replies: endedAs("d3", loadtest.OK, ""), ids: []string{order3}},
-	{check: "I-REJ", name: "refused, but bought", replies: endedAs("k2", loadtest.Rejected, "out-of-stock"), ids: []string{order2}},
-	{check: "I-REJ", name: "abandoned after busy, but bought", replies: endedAs("k2", loadtest.Open, "busy"), ids: []string{order2}},
-	{check: "I-REJ", name: "never sent, but bought", replies: forgery("k2", func(r *loadtest.Record) { r.Outcome, r.Attempts = loadtest.Unknown, nil }), ids: []string{order2}},
+	{check: "I-ONCE cancelled", name: "a second cancellation acknowledged", replies: endedAs("d3", traffic.OK, ""), ids: []string{order3}},
+	{check: "I-REJ", name: "refused, but bought", replies: endedAs("k2", traffic.Rejected, "out-of-stock"), ids: []string{order2}},
+	{check: "I-REJ", name: "abandoned after busy, but bought", replies: endedAs("k2", traffic.Open, "busy"), ids: []string{order2}},
+	{check: "I-REJ", name: "never sent, but bought", replies: forgery("k2", func(r *traffic.Record) { r.Outcome, r.Attempts = traffic.Unknown, nil }), ids: []string{order2}},
 	{check: "I-REJ unasked", name: "an order without a request", replies: forget("k2"), ids: []string{order2}},
 	{check: "I-REJ unasked", name: "an order of another client", sql: `UPDATE orders SET client_id = '` + client2 + `' WHERE id = '` + order2 + `'`, ids: []string{order2}},
 	{check: "I-REJ otherwise", name: "one more than requested", sql: `UPDATE order_lines SET quantity = 3 WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-REJ otherwise", name: "the refused request under the key, not the successful one", sql: `UPDATE order_lines SET quantity = 3 WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-REJ otherwise", name: "a product that was not requested", sql: `INSERT INTO order_lines VALUES ('` + order1 + `', 'bowl', 1, 300)`, ids: []string{order1}},
 	{check: "I-REJ cancelled", name: "cancelled without a request", sql: `UPDATE orders SET status = 'cancelled', cancelled_at = now() WHERE id = '` + order1 + `'`, ids: []string{order1}},
-	{check: "I-REJ cancelled", name: "cancelled by another client", replies: func(records map[string]loadtest.Record) {
+	{check: "I-REJ cancelled", name: "cancelled by another client", replies: func(records map[string]traffic.Record) {
 		forget("c3")(records)
-		endedAs("steal-k3", loadtest.OK, "")(records)
+		endedAs("steal-k3", traffic.OK, "")(records)
 	}, ids: []string{order3}},
-	{check: "I-REJ cancelled", name: "abandoned after busy, but cancelled", replies: endedAs("c3", loadtest.Open, "busy"), ids: []string{order3}},
+	{check: "I-REJ cancelled", name: "abandoned after busy, but cancelled", replies: endedAs("c3", traffic.Open, "busy"), ids: []string{order3}},
 	{check: "S3 products", name: "a product that costs nothing", sql: `UPDATE products SET price = 0 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S3 products", name: "dollars instead of euros", sql: `UPDATE products SET currency = 'USD' WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S3 products", name: "another name", sql: `UPDATE products SET name = 'mug' WHERE sku = 'cup'`, ids: []string{"cup"}},
@@ -247,21 +248,21 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-BODY orders", name: "answered with another time", replies: altered("k1", `00:00:00Z`, `00:00:01Z`), ids: []string{"k1"}},
 	{check: "I-BODY orders", name: "answered with half the order", replies: altered("k2", `{"sku":"cup","quantity":1,"unit_price":100},`, ``), ids: []string{"k2"}},
 	{check: "I-BODY orders", name: "answered with an extra field", replies: altered("k1", `"total"`, `"owner":"me","total"`), ids: []string{"k1"}},
-	{check: "I-BODY orders", name: "a malformed answer", replies: forgery("k1", func(r *loadtest.Record) { r.Body = []byte("<html>") }), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "a malformed answer", replies: forgery("k1", func(r *traffic.Record) { r.Body = []byte("<html>") }), ids: []string{"k1"}},
 	{check: "I-BODY orders", name: "cancelled, but answered as confirmed", replies: altered("c3", `"status":"cancelled"`, `"status":"confirmed"`), ids: []string{"c3"}},
 	{check: "I-BODY orders", name: "read as another order", replies: altered("before", order3, order1), ids: []string{"before"}},
 	{check: "I-BODY orders", name: "read with a lower price", replies: altered("after", `"total":600`, `"total":6`), ids: []string{"after"}},
-	{check: "I-BODY status", name: "confirmed after its cancellation", replies: forgery("after", func(r *loadtest.Record) { r.Body = []byte(orderConfirmed) }), ids: []string{"after"}},
-	{check: "I-BODY status", name: "cancelled before that was requested", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(orderCancelled) }), ids: []string{"before"}},
+	{check: "I-BODY status", name: "confirmed after its cancellation", replies: forgery("after", func(r *traffic.Record) { r.Body = []byte(orderConfirmed) }), ids: []string{"after"}},
+	{check: "I-BODY status", name: "cancelled before that was requested", replies: forgery("before", func(r *traffic.Record) { r.Body = []byte(orderCancelled) }), ids: []string{"before"}},
 	{check: "I-BODY status", name: "in an unknown state", replies: altered("after", `"cancelled"`, `"lost"`), ids: []string{"after"}},
 	{check: "I-BODY products", name: "read with another price", replies: altered("cup", `"price":100`, `"price":0`), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "read with more than the initial stock", replies: altered("cup", `"stock":7`, `"stock":11`), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "read with a negative stock", replies: altered("cup", `"stock":7`, `"stock":-1`), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "read without its stock", replies: altered("cup", `,"stock":7`, ``), ids: []string{"cup"}},
-	{check: "I-BODY products", name: "another product was requested", replies: forgery("cup", func(r *loadtest.Record) { r.Body = []byte(aPlate) }), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "another product was requested", replies: forgery("cup", func(r *traffic.Record) { r.Body = []byte(aPlate) }), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "a product is missing in the list", replies: altered("all", `,`+aPlate, ``), ids: []string{"all"}},
 	{check: "I-BODY products", name: "a product is twice in the list", replies: altered("all", aCup, aCup+`,`+aCup), ids: []string{"all"}},
-	{check: "I-BODY products", name: "the list is no list", replies: forgery("all", func(r *loadtest.Record) { r.Body = []byte("[]") }), ids: []string{"all"}},
+	{check: "I-BODY products", name: "the list is no list", replies: forgery("all", func(r *traffic.Record) { r.Body = []byte("[]") }), ids: []string{"all"}},
 }
 
 // look runs one check on a shop, and returns the ids that it finds.
@@ -279,7 +280,7 @@ func look(t *testing.T, check invariant.Check, plant violation) []string {
 }
 
 // replies returns the correct replies after an edit.
-func replies(edit func(map[string]loadtest.Record)) []loadtest.Record {
+func replies(edit func(map[string]traffic.Record)) []traffic.Record {
 	all := correctReplies()
 	if edit != nil {
 		edit(all)
@@ -395,13 +396,13 @@ func TestMisreported_ARefusalNamesARequestedProductThatIsShort(t *testing.T) {
 	if wrong := misreported(replies(nil)); len(wrong) != 0 {
 		t.Errorf("a correct shop: %v", wrong)
 	}
-	for name, edit := range map[string]func(map[string]loadtest.Record){
+	for name, edit := range map[string]func(map[string]traffic.Record){
 		"another product":    altered("k4", `"cup"`, `"bowl"`),
 		"enough":             altered("k4", `"left":7`, `"left":99`),
 		"a negative number":  altered("k4", `"left":7`, `"left":-1`),
 		"without the number": altered("k4", `,"left":7`, ``),
 		"another status":     altered("k4", `409`, `404`),
-		"no text":            forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
+		"no text":            forgery("k4", func(r *traffic.Record) { r.Body = nil }),
 	} {
 		if wrong := misreported(replies(edit)); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "k4: ") {
 			t.Errorf("%s: %v", name, wrong)

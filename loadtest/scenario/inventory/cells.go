@@ -8,6 +8,7 @@ import (
 
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // cells are the cells of purchases. Each cell has its own product, whose stock is exactly what its
@@ -36,7 +37,7 @@ func cellProduct(n int, quantity int64) Stock {
 	return s
 }
 
-func supplyCells(p *loadtest.Plan, n int) {
+func supplyCells(p *traffic.Plan, n int) {
 	given := slices.Clone(Products(*p))
 	for i := range n {
 		given = append(given, cellProduct(i, cellUnits))
@@ -44,12 +45,12 @@ func supplyCells(p *loadtest.Plan, n int) {
 	p.Given = given
 }
 
-func cellRequests(_ loadtest.Plan, n int, _ loadtest.Cell) loadtest.CellRequests {
-	buy := func(client int, name ...string) *loadtest.Intent {
+func cellRequests(_ traffic.Plan, n int, _ loadtest.Cell) loadtest.CellRequests {
+	buy := func(client int, name ...string) *traffic.Intent {
 		lines := []Stock{cellProduct(n, 1)}
 		return intend(loadtest.CellKey(n, name...), (n+client)%clients, Buy, "/v1/orders", lines, buyBody(lines))
 	}
 	return loadtest.CellRequests{
-		Warm: []*loadtest.Intent{buy(0, "warm")}, Hit: buy(1), Rivals: []*loadtest.Intent{buy(2, "rival"), buy(3, "last")},
+		Warm: []*traffic.Intent{buy(0, "warm")}, Hit: buy(1), Rivals: []*traffic.Intent{buy(2, "rival"), buy(3, "last")},
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 func TestCells_EachHasAProductWithExactlyTheStockThatItBuys(t *testing.T) {
 	const n = 48
-	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+	plan := NewPlan(traffic.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 	there := map[string]int64{}
 	supplyCells(&plan, n)
 	for _, s := range Products(plan) {

@@ -28,6 +28,7 @@ import (
 
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -49,7 +50,7 @@ func New() *loadtest.Flow {
 	f := &loadtest.Flow{
 		Name: "inventory", Number: "oversold", During: "S1-DURING", Guard: "CHECK (stock >= 0)",
 		Plan: NewPlan,
-		Workload: func(p loadtest.Plan) string {
+		Workload: func(p traffic.Plan) string {
 			return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
@@ -66,7 +67,7 @@ func New() *loadtest.Flow {
 		},
 		Audit:   audit,
 		Linear:  linearize,
-		Moments: map[loadtest.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
+		Moments: map[traffic.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
 		Cells:   cells,
 		Faults:  faults,
 		Locked:  locked,
@@ -75,7 +76,7 @@ func New() *loadtest.Flow {
 		// The control and the default under the same load, both with lost locks, and the other
 		// faults that the default must survive.
 		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
-		Refuses: map[loadtest.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
+		Refuses: map[traffic.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
 		Stored:  []string{"out-of-stock", "already-cancelled"},
 		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
@@ -185,7 +186,7 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 }, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 
 // audit checks the database against the plan and the answers.
-func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
+func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
 	conn, err := t.Quiet(ctx)
 	if err != nil {
 		return a, err
@@ -228,7 +229,7 @@ func sold(r loadtest.Result) (n int64) {
 	for _, record := range r.Records {
 		for _, l := range cart(record.Intent) {
 			switch {
-			case record.Outcome != loadtest.OK:
+			case record.Outcome != traffic.OK:
 			case record.Action == Buy:
 				n += l.Quantity
 			case record.Action == Cancel:
@@ -241,7 +242,7 @@ func sold(r loadtest.Result) (n int64) {
 
 // buyAgain checks that every product can still be sold: it cancels an order, and buys
 // the unit that the cancellation returns. It lists the products for which that fails.
-func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
+func buyAgain(ctx context.Context, run *traffic.Run, stock []Stock) []string {
 	records := run.History.Records()
 	gone := map[uuid.UUID]bool{} // orders that the load was to cancel
 	for _, r := range records {
@@ -249,23 +250,23 @@ func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
 			gone[of.Order] = true
 		}
 	}
-	cancel, sold := map[string]*loadtest.Intent{}, map[string]bool{}
+	cancel, sold := map[string]*traffic.Intent{}, map[string]bool{}
 	for _, r := range records {
-		if r.Outcome == loadtest.OK && r.Action == Buy {
+		if r.Outcome == traffic.OK && r.Action == Buy {
 			for _, line := range cart(r.Intent) {
 				sold[line.SKU] = true
 			}
 		}
-		if lines := cart(r.Intent); r.Outcome == loadtest.OK && r.Action == Buy && len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] {
+		if lines := cart(r.Intent); r.Outcome == traffic.OK && r.Action == Buy && len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] {
 			if sku := lines[0].SKU; cancel[sku] == nil {
 				cancel[sku] = cancelIntent("cancel-"+r.Key, r.Client, r)
 			}
 		}
 	}
 	var dead []string
-	settle := func(what string, intents []*loadtest.Intent) (done []loadtest.Record) {
+	settle := func(what string, intents []*traffic.Intent) (done []traffic.Record) {
 		for _, r := range run.SettleAll(ctx, 0, intents...) {
-			if r.Outcome == loadtest.OK {
+			if r.Outcome == traffic.OK {
 				done = append(done, r)
 				continue
 			}
@@ -274,7 +275,7 @@ func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
 		return done
 	}
 	for some := range slices.Chunk(stock, againAtOnce) {
-		var back, again []*loadtest.Intent
+		var back, again []*traffic.Intent
 		for _, s := range some {
 			if cancel[s.SKU] == nil { // perhaps all orders of it had several units, or were cancelled by the load
 				if !sold[s.SKU] {

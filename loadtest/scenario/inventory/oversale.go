@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // oversale describes the sales of the first product that was oversold.
@@ -27,12 +28,12 @@ type sale struct {
 	Key     string
 	Units   int64
 	Sold    int64 // units up to and including this sale
-	Attempt loadtest.Attempt
+	Attempt traffic.Attempt
 }
 
 // findOversale finds the first product that was oversold, with its sales to the
 // keys in records; nil: none. It needs the tables of LoadHistory.
-func findOversale(ctx context.Context, conn *pgx.Conn, records []loadtest.Record) (*oversale, error) {
+func findOversale(ctx context.Context, conn *pgx.Conn, records []traffic.Record) (*oversale, error) {
 	rows, err := conn.Query(ctx, `
 WITH sales AS (
 	SELECT m.id, m.sku, o.id AS order_id, o.idempotency_key, -m.quantity AS units,
@@ -72,11 +73,11 @@ ORDER BY id`)
 }
 
 // attemptsThatBought returns, for each order, the first successful attempt of its key.
-func attemptsThatBought(records []loadtest.Record) map[uuid.UUID]loadtest.Attempt {
-	bought := map[uuid.UUID]loadtest.Attempt{}
+func attemptsThatBought(records []traffic.Record) map[uuid.UUID]traffic.Attempt {
+	bought := map[uuid.UUID]traffic.Attempt{}
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			if first, seen := bought[r.Made]; r.Action == Buy && a.Outcome == loadtest.OK && (!seen || a.End < first.End) {
+			if first, seen := bought[r.Made]; r.Action == Buy && a.Outcome == traffic.OK && (!seen || a.End < first.End) {
 				bought[r.Made] = a
 			}
 		}

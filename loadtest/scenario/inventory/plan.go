@@ -10,16 +10,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 // The actions of this flow.
 const (
-	Buy          loadtest.Action = "buy"
-	Cancel       loadtest.Action = "cancel"
-	ReadProduct  loadtest.Action = "read-product"
-	ReadProducts loadtest.Action = "read-products"
-	ReadOrder    loadtest.Action = "read-order"
+	Buy          traffic.Action = "buy"
+	Cancel       traffic.Action = "cancel"
+	ReadProduct  traffic.Action = "read-product"
+	ReadProducts traffic.Action = "read-products"
+	ReadOrder    traffic.Action = "read-order"
 )
 
 // Stock is a product as it is before the first request, or a quantity of a product. Its name is its SKU.
@@ -44,13 +44,13 @@ type Read struct {
 }
 
 // Products returns the products that a plan puts on sale.
-func Products(p loadtest.Plan) []Stock {
+func Products(p traffic.Plan) []Stock {
 	given, _ := p.Given.([]Stock)
 	return given
 }
 
 // units returns the stock of all products of a plan.
-func units(p loadtest.Plan) (n int64) {
+func units(p traffic.Plan) (n int64) {
 	for _, s := range Products(p) {
 		n += s.Quantity
 	}
@@ -58,7 +58,7 @@ func units(p loadtest.Plan) (n int64) {
 }
 
 // cart returns the lines that a purchase requests or a cancellation returns; nil for a read.
-func cart(i loadtest.Intent) []Stock {
+func cart(i traffic.Intent) []Stock {
 	switch of := i.Of.(type) {
 	case []Stock:
 		return of
@@ -89,7 +89,7 @@ const (
 )
 
 // dropsIn returns the number of products in a load.
-func dropsIn(load loadtest.Load) int {
+func dropsIn(load traffic.Load) int {
 	return max(drops, 1+int(load.Duration/max(dropEvery, dropLeast*time.Second/time.Duration(max(1, load.Rate)))))
 }
 
@@ -101,22 +101,22 @@ func dropsIn(load loadtest.Load) int {
 // refused, so all of them were sold, which is at least the stock. (A cart of two may rightly
 // be refused while one unit is left; the orders of one unit then still have to take it. A
 // cancelled order is of one unit, which is bought again afterwards: see followUp.)
-func NewPlan(load loadtest.Load) loadtest.Plan {
+func NewPlan(load traffic.Load) traffic.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	products := dropsIn(load)
 	wanted, single := make([]int64, products), make([]int64, products)
-	plan := loadtest.Plan{Clients: clients}
+	plan := traffic.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	burst, hot := 0, 0 // hot is the product of the burst: the first or the second on sale
 	for i, m := range load.Slots(random, n) {
 		if m.Burst == 0 {
 			hot = 1 - hot // each product has a purchase of its own, also in a short load
 		} else if m.Burst != burst {
-			burst, hot = m.Burst, loadtest.Uneven(random, 2)
+			burst, hot = m.Burst, traffic.Uneven(random, 2)
 		}
 		want := drawCart(random, onSale(m.At, load), hot)
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
-		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
+		intent.GivesUp = random.IntN(traffic.GiveUpEvery) == 0
 		if other := plan.SameKey(); other != nil {
 			intent.Client, intent.SharedKey = (other.Client+1)%clients, other.Key
 		}
@@ -128,7 +128,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 				single[want[0].drop]++
 			}
 		}
-		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
+		plan.Add(random, load.Replicas, traffic.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
 	}
 	var given []Stock
 	for d := range products {
@@ -142,11 +142,11 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 
 // listEvery returns the number of reads of which one is of all products. The longer the list, the rarer it
 // is read: otherwise the answers of a long load would not fit into memory.
-func listEvery(load loadtest.Load) int { return dropsIn(load) / 2 }
+func listEvery(load traffic.Load) int { return dropsIn(load) / 2 }
 
 // looks returns reads of the products on sale, and of all products, during the load. (followUp
 // reads each order.)
-func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
+func looks(random *rand.Rand, load traffic.Load, n int) (requests []traffic.ScheduledRequest) {
 	lists := listEvery(load)
 	for i := range n {
 		at := load.Between(random, i, n)
@@ -155,14 +155,14 @@ func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.Sc
 			of = Read{}
 		}
 		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
-		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(key, random.IntN(clients), of)})
+		requests = append(requests, traffic.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(key, random.IntN(clients), of)})
 	}
 	return requests
 }
 
 // readIntent reads a product, an order, or all products.
-func readIntent(key string, client int, of Read) *loadtest.Intent {
-	i := &loadtest.Intent{Client: client, Key: key, Action: ReadProducts, Method: http.MethodGet, Path: "/v1/products", Of: of, Reads: true}
+func readIntent(key string, client int, of Read) *traffic.Intent {
+	i := &traffic.Intent{Client: client, Key: key, Action: ReadProducts, Method: http.MethodGet, Path: "/v1/products", Of: of, Reads: true}
 	switch {
 	case of.Order != uuid.Nil:
 		i.Action, i.Path = ReadOrder, "/v1/orders/"+of.Order.String()
@@ -173,7 +173,7 @@ func readIntent(key string, client int, of Read) *loadtest.Intent {
 }
 
 // onSale returns the two products that are on sale at a moment.
-func onSale(at time.Duration, load loadtest.Load) [2]int {
+func onSale(at time.Duration, load traffic.Load) [2]int {
 	slots := dropsIn(load) - 1
 	slot := min(int(at*time.Duration(slots)/load.Duration), slots-1)
 	return [2]int{slot, slot + 1}
@@ -212,7 +212,7 @@ func priced(drop int, quantity int64) Stock {
 	return s
 }
 
-func buyIntent(key string, client int, cart []line) *loadtest.Intent {
+func buyIntent(key string, client int, cart []line) *traffic.Intent {
 	var lines []Stock
 	for _, l := range cart {
 		lines = append(lines, priced(l.drop, l.units))
@@ -221,8 +221,8 @@ func buyIntent(key string, client int, cart []line) *loadtest.Intent {
 }
 
 // intend returns a purchase or a cancellation of some lines.
-func intend(key string, client int, action loadtest.Action, path string, lines []Stock, body []byte) *loadtest.Intent {
-	i := &loadtest.Intent{Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Body: body, Of: lines}
+func intend(key string, client int, action traffic.Action, path string, lines []Stock, body []byte) *traffic.Intent {
+	i := &traffic.Intent{Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Body: body, Of: lines}
 	for _, l := range lines {
 		i.Contends = append(i.Contends, l.SKU)
 	}
@@ -230,7 +230,7 @@ func intend(key string, client int, action loadtest.Action, path string, lines [
 }
 
 // cancelIntent returns a cancellation of an existing order.
-func cancelIntent(key string, client int, bought loadtest.Record) *loadtest.Intent {
+func cancelIntent(key string, client int, bought traffic.Record) *traffic.Intent {
 	lines := cart(bought.Intent)
 	i := intend(key, client, Cancel, "/v1/orders/"+bought.Made.String()+"/cancel", lines, nil)
 	i.Of, i.Ends = Return{bought.Made, lines}, true
@@ -248,5 +248,5 @@ func buyBody(lines []Stock) []byte {
 	for _, l := range lines {
 		order.Lines = append(order.Lines, item{l.SKU, l.Quantity})
 	}
-	return loadtest.Encode(order)
+	return traffic.Encode(order)
 }

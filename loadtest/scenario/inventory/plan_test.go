@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
-var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
+var quickLoad = traffic.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
 func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
 	if !reflect.DeepEqual(NewPlan(quickLoad), NewPlan(quickLoad)) {
@@ -95,7 +95,7 @@ func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongThePurchases(t *testing.T)
 	if reads+lists != 2400 || lists != 480 || len(denied) != 5 || shared != 24 || givenUp < 30 || givenUp > 90 || len(senders) != clients {
 		t.Errorf("%d reads, %d lists, forbidden: %v, %d keys of another client, %d abandoned, %d clients", reads, lists, denied, shared, givenUp, len(senders))
 	}
-	byKey := map[string]*loadtest.Intent{}
+	byKey := map[string]*traffic.Intent{}
 	for _, i := range plan.Intents {
 		byKey[i.Key] = i
 	}
@@ -127,7 +127,7 @@ func TestNewPlan_ACartIsInOneCurrencyAndPricesDiffer(t *testing.T) {
 // The follow-ups of many answers contain every kind of request.
 func TestFollowUp_EachKindFollowsSomePurchase(t *testing.T) {
 	kinds := map[string]int{}
-	count := func(r loadtest.Record) {
+	count := func(r traffic.Record) {
 		for _, request := range followUp(r) {
 			i := request.Intent
 			kinds[string(i.Action)+" "+strings.Join(i.Refusals, "")]++
@@ -137,12 +137,12 @@ func TestFollowUp_EachKindFollowsSomePurchase(t *testing.T) {
 		}
 	}
 	for _, i := range NewPlan(quickLoad).Load() {
-		bought := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Made: loadtest.DrawID(loadtest.RandomFor(i.Key))}
+		bought := traffic.Record{Intent: *i, Outcome: traffic.OK, Made: traffic.DrawID(traffic.RandomFor(i.Key))}
 		count(bought)
-		refused := loadtest.Record{Intent: *i, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: "out-of-stock"}}}
+		refused := traffic.Record{Intent: *i, Outcome: traffic.Rejected, Attempts: []traffic.Attempt{{Outcome: traffic.Rejected, Problem: "out-of-stock"}}}
 		count(refused)
-		for _, cancellation := range twice(loadtest.RandomFor(i.Key), bought) {
-			count(loadtest.Record{Intent: *cancellation.Intent, Outcome: loadtest.OK, Made: bought.Made})
+		for _, cancellation := range twice(traffic.RandomFor(i.Key), bought) {
+			count(traffic.Record{Intent: *cancellation.Intent, Outcome: traffic.OK, Made: bought.Made})
 		}
 	}
 	for _, kind := range []string{
@@ -168,7 +168,7 @@ func TestNewPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
 }
 
 func TestNewPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
-	load := loadtest.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
+	load := traffic.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
 	schedule := NewPlan(load).Schedule
 	for i, request := range schedule {
 		if request.At < 0 || i > 0 && request.At < schedule[i-1].At {
@@ -225,7 +225,7 @@ func TestNewPlan_BurstsOfPurchasesWantOneProduct(t *testing.T) {
 // 20 minutes would have 40 times as many bytes as those of 40 loads of half a minute.
 func TestNewPlan_TheListsOfALongLoadAreFewer(t *testing.T) {
 	shown := func(duration time.Duration) int {
-		n, load := 0, loadtest.Load{Rate: 20, Duration: duration, Seed: 1, Replicas: 3}
+		n, load := 0, traffic.Load{Rate: 20, Duration: duration, Seed: 1, Replicas: 3}
 		for _, i := range NewPlan(load).Intents {
 			if i.Action == ReadProducts {
 				n += dropsIn(load)
@@ -239,7 +239,7 @@ func TestNewPlan_TheListsOfALongLoadAreFewer(t *testing.T) {
 }
 
 func TestOnSale_ALongLoadHasMoreProductsAndNoneIsOnSaleForLong(t *testing.T) {
-	long := loadtest.Load{Rate: 200, Duration: 30 * time.Minute, Seed: 1, Replicas: 3}
+	long := traffic.Load{Rate: 200, Duration: 30 * time.Minute, Seed: 1, Replicas: 3}
 	seen := map[int]int{}
 	for at := time.Duration(0); at < long.Duration; at += time.Second {
 		pair := onSale(at, long)

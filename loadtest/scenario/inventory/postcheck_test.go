@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 func TestBuyAgain_EachProductMustTakeACancellationAndSellItAgain(t *testing.T) {
@@ -47,7 +47,7 @@ func TestBuyAgain_ARefusedLastPurchaseBreaksLiveness(t *testing.T) {
 
 // boughtRun is a run in which one unit of the first product was bought. Its service refuses the
 // paths for which problem returns a name.
-func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
+func boughtRun(t *testing.T, problem func(path string) string) *traffic.Run {
 	t.Helper()
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
 		if kind := problem(req.URL.Path); kind != "" {
@@ -56,14 +56,14 @@ func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
 		}
 		testbed.Created(w, order1)
 	})
-	headers := loadtest.Headers{Key: "Idempotency-Key", Clients: slices.Repeat([]http.Header{{}}, clients)}
-	run, err := loadtest.NewRun(t.Context(), bases, headers, time.Second, New().Classify)
+	headers := traffic.Headers{Key: "Idempotency-Key", Clients: slices.Repeat([]http.Header{{}}, clients)}
+	run, err := traffic.NewRun(t.Context(), bases, headers, time.Second, New().Classify)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
 	run.History.Intend(*buyIntent("bought", 0, []line{{0, 1}}))
-	run.History.Add(loadtest.Attempt{Key: "bought", Outcome: loadtest.OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
+	run.History.Add(traffic.Attempt{Key: "bought", Outcome: traffic.OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
 	return run
 }
 
@@ -88,7 +88,7 @@ func TestOffend_EachKindIsSentAndMustBeRefused(t *testing.T) {
 	for _, r := range run.History.Records() {
 		if len(r.Refusals) > 0 {
 			kinds++
-			if r.Outcome != loadtest.OK || len(r.Contends) > 0 || r.GivesUp {
+			if r.Outcome != traffic.OK || len(r.Contends) > 0 || r.GivesUp {
 				t.Errorf("%+v", r)
 			}
 		}

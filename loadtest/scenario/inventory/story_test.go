@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 )
 
 func TestStory_ShowsTheConflictFirstThenTheOversoldOrders(t *testing.T) {
 	const ms = time.Millisecond
 	sold := func(key string, replica int, sold int64, start, end time.Duration) sale {
-		return sale{key, 1, sold, loadtest.Attempt{Replica: replica, Start: start, End: end}}
+		return sale{key, 1, sold, traffic.Attempt{Replica: replica, Start: start, End: end}}
 	}
 	o := &oversale{SKU: "a", Put: 3, Sales: []sale{
 		sold("alone", 0, 1, 0, 10*ms),

@@ -16,6 +16,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
@@ -70,9 +71,9 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 
 func TestFindOversale_ReturnsTheSalesOfTheFirstOversoldProduct(t *testing.T) {
 	conn := violated(t, violation{})
-	records := []loadtest.Record{
-		{Intent: loadtest.Intent{Key: "k1", Action: Buy}, Made: uuid.MustParse(order1), Attempts: []loadtest.Attempt{{Key: "k1", Replica: 1, Outcome: loadtest.OK, Start: 1, End: 3}}},
-		{Intent: loadtest.Intent{Key: "k2", Action: Buy}, Made: uuid.MustParse(order2), Attempts: []loadtest.Attempt{{Key: "k2", Outcome: loadtest.Unknown}, {Key: "k2", Replica: 2, Outcome: loadtest.OK, Start: 2, End: 4}}},
+	records := []traffic.Record{
+		{Intent: traffic.Intent{Key: "k1", Action: Buy}, Made: uuid.MustParse(order1), Attempts: []traffic.Attempt{{Key: "k1", Replica: 1, Outcome: traffic.OK, Start: 1, End: 3}}},
+		{Intent: traffic.Intent{Key: "k2", Action: Buy}, Made: uuid.MustParse(order2), Attempts: []traffic.Attempt{{Key: "k2", Outcome: traffic.Unknown}, {Key: "k2", Replica: 2, Outcome: traffic.OK, Start: 2, End: 4}}},
 	}
 	if o, err := findOversale(t.Context(), conn, records); err != nil || o != nil {
 		t.Errorf("a correct shop: %+v, %v", o, err)

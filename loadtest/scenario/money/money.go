@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -29,7 +30,7 @@ type Account struct {
 }
 
 // Accounts returns the accounts that a plan opens.
-func Accounts(p loadtest.Plan) []Account {
+func Accounts(p traffic.Plan) []Account {
 	given, _ := p.Given.([]Account)
 	return given
 }
@@ -80,7 +81,7 @@ func Postcheck(ctx context.Context, t *loadtest.Trial, called string, atOnce int
 // SpendAll reads a field at a path for each account of a row, spends that amount, which must
 // succeed, and then one unit more, which must be refused. It returns a text for each account, "" if
 // it is correct.
-func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account, path, field string, spend func(n int, key string, amount int64) *loadtest.Intent) []string {
+func SpendAll(ctx context.Context, run *traffic.Run, replica int, row []Account, path, field string, spend func(n int, key string, amount int64) *traffic.Intent) []string {
 	has, wrong := make([]int64, len(row)), make([]string, len(row))
 	for n, a := range row {
 		var err error
@@ -90,18 +91,18 @@ func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account
 			wrong[n] = fmt.Sprintf("it has a negative amount: %d", has[n])
 		}
 	}
-	all := settle(ctx, run, replica, row, func(n int, a Account) *loadtest.Intent {
+	all := settle(ctx, run, replica, row, func(n int, a Account) *traffic.Intent {
 		if wrong[n] != "" || has[n] == 0 {
 			return nil
 		}
 		return spend(n, "all-"+a.ID.String(), has[n])
 	})
 	for n, r := range all {
-		if r.Outcome != loadtest.OK {
+		if r.Outcome != traffic.OK {
 			wrong[n] = fmt.Sprintf("it has %d, but spending all of it ended as %s", has[n], r.Ended())
 		}
 	}
-	more := settle(ctx, run, replica, row, func(n int, a Account) *loadtest.Intent {
+	more := settle(ctx, run, replica, row, func(n int, a Account) *traffic.Intent {
 		if wrong[n] != "" {
 			return nil
 		}
@@ -117,15 +118,15 @@ func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account
 
 // settle sends an intent for each account of a row, all at once, nil: none. It returns the
 // records by the account's place in the row.
-func settle(ctx context.Context, run *loadtest.Run, replica int, row []Account, of func(n int, a Account) *loadtest.Intent) map[int]loadtest.Record {
+func settle(ctx context.Context, run *traffic.Run, replica int, row []Account, of func(n int, a Account) *traffic.Intent) map[int]traffic.Record {
 	var places []int
-	var intents []*loadtest.Intent
+	var intents []*traffic.Intent
 	for n, a := range row {
 		if i := of(n, a); i != nil {
 			places, intents = append(places, n), append(intents, i)
 		}
 	}
-	records := map[int]loadtest.Record{}
+	records := map[int]traffic.Record{}
 	for k, r := range run.SettleAll(ctx, replica, intents...) {
 		records[places[k]] = r
 	}
@@ -137,7 +138,7 @@ func OneMore(a Account) string { return "more-" + a.ID.String() }
 
 // WronglyRefused lists the requests that were refused for lack of funds although their payer had
 // enough for all its payments.
-func WronglyRefused(records []loadtest.Record, accounts []Account, payer func(loadtest.Intent) uuid.UUID) (wrong []string) {
+func WronglyRefused(records []traffic.Record, accounts []Account, payer func(traffic.Intent) uuid.UUID) (wrong []string) {
 	ample := map[uuid.UUID]bool{}
 	for _, a := range accounts {
 		ample[a.ID] = a.Ample
@@ -152,7 +153,7 @@ func WronglyRefused(records []loadtest.Record, accounts []Account, payer func(lo
 
 // Misreported lists the refusals for lack of funds whose body does not match the request: the
 // account (in a field of this name), the wanted amount, and a smaller available amount.
-func Misreported(records []loadtest.Record, account string, asked func(loadtest.Intent) (from uuid.UUID, amount int64)) (wrong []string) {
+func Misreported(records []traffic.Record, account string, asked func(traffic.Intent) (from uuid.UUID, amount int64)) (wrong []string) {
 	for _, r := range records {
 		if !r.Refused(Short) {
 			continue

@@ -5,8 +5,8 @@ package transfer
 import (
 	"github.com/google/uuid"
 
-	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -27,9 +27,9 @@ WHERE summary.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND 
       'id', t.id, 'from', t.from_id, 'to', t.to_id, 'amount', t.amount, 'currency', t.currency,
       'state', CASE WHEN was.held THEN 'reserved' ELSE t.state END,
       'settled', CASE WHEN was.held THEN 0 ELSE t.settled END,
-      'created_at', to_char(t.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
-      'expires_at', to_char(t.expires_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
-      'ended_at', CASE WHEN NOT was.held THEN to_char(t.ended_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) END))`,
+      'created_at', to_char(t.created_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `),
+      'expires_at', to_char(t.expires_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `),
+      'ended_at', CASE WHEN NOT was.held THEN to_char(t.ended_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `) END))`,
 	},
 	{
 		// By the clock of the clients.
@@ -68,7 +68,7 @@ LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(summary.answer #> '{entries,0,versio
                           CASE jsonb_typeof(summary.answer -> 'available') WHEN 'number' THEN (summary.answer ->> 'available')::numeric ELSE -1 END AS available) shown ON true
 LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
                           jsonb_agg(jsonb_build_object('transfer', transfer_id, 'delta', delta, 'version', account_version,
-                                                       'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `))
+                                                       'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `))
                                     ORDER BY account_version DESC) FILTER (WHERE place <= 20) AS entries
                    FROM (SELECT *, row_number() OVER (ORDER BY account_version DESC) AS place
                          FROM ledger_entries
@@ -83,11 +83,11 @@ WHERE summary.action = 'read-account' AND summary.outcome = 'ok'
        OR summary.answer IS DISTINCT FROM jsonb_build_object(
           'id', opened.id, 'currency', opened.currency, 'balance', was.balance, 'held', shown.held,
           'available', shown.available, 'entries', COALESCE(was.entries, '[]'),
-          'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `)))`,
+          'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `)))`,
 	},
 }
 
 // misreported lists the refusals for lack of funds whose body does not match the request.
-func misreported(records []loadtest.Record) []string {
-	return money.Misreported(records, "account", func(i loadtest.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
+func misreported(records []traffic.Record) []string {
+	return money.Misreported(records, "account", func(i traffic.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
 }

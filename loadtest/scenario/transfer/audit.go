@@ -13,6 +13,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/transfer"
 )
@@ -68,7 +69,7 @@ LEFT JOIN transfers t
       AND t.to_id::text = summary.answer ->> 'to' AND t.amount::text = summary.answer ->> 'amount'
       AND CASE summary.action
           WHEN 'pay' THEN summary.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
-          ELSE summary.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) = summary.answer ->> 'expires_at'
+          ELSE summary.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + traffic.MomentSQL + `) = summary.answer ->> 'expires_at'
                AND t.expires_at - t.created_at = COALESCE(summary.lasts, t.expires_at - t.created_at) END
 WHERE summary.action IN ('pay', 'reserve') AND summary.outcome = 'ok' AND t.id IS NULL`,
 	},
@@ -233,13 +234,13 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
 
 // LoadMoves copies the accounts of the plan and the answers to clients into
 // temporary tables of conn. The times of the history count from epoch.
-func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []loadtest.Record, clients []loadtest.Credentials, epoch time.Time) error {
+func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
 	if err := fillAccounts(ctx, conn, opened, clients); err != nil {
 		return err
 	}
 	const columns = `name text, client_id uuid, key text, action text, from_id uuid, to_id uuid, account uuid, amount bigint, hold uuid, lasts interval,
 	sent boolean, outcome text, problem text, begun timestamptz, answered timestamptz, made uuid, answer jsonb`
-	return loadtest.FillTable(ctx, conn, "proof_moves", columns, records, func(r loadtest.Record) []any {
+	return loadtest.FillTable(ctx, conn, "proof_moves", columns, records, func(r traffic.Record) []any {
 		m := move(r.Intent)
 		read, reads := r.Of.(Read)
 		if reads {
@@ -248,7 +249,7 @@ func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, reco
 		begun, answered := r.Times()
 		return []any{
 			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), m.From, m.To, read.Account, m.Amount, m.Of, m.lasts(),
-			r.Sent(), string(r.Outcome), r.Problem(), epoch.Add(begun), epoch.Add(answered), r.Made, loadtest.Canonical(r.Answer()),
+			r.Sent(), string(r.Outcome), r.Problem(), epoch.Add(begun), epoch.Add(answered), r.Made, traffic.Canonical(r.Answer()),
 		}
 	})
 }
@@ -269,7 +270,7 @@ func (m *Move) lasts() *time.Duration {
 }
 
 // audit checks the database against the plan and the answers.
-func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
+func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
 	conn, err := t.Quiet(ctx)
 	if err != nil {
 		return a, err
@@ -338,7 +339,7 @@ func turnedAway(t *loadtest.Trial, stale int64) []string {
 }
 
 // staleAnswers counts the refusals by a fence.
-func staleAnswers(records []loadtest.Record) (n int64) {
+func staleAnswers(records []traffic.Record) (n int64) {
 	for _, r := range records {
 		for _, a := range r.Attempts {
 			if a.Problem == "stale" {
@@ -366,4 +367,4 @@ func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
 }
 
 // payer returns the account that a request takes money from.
-func payer(i loadtest.Intent) uuid.UUID { return move(i).From }
+func payer(i traffic.Intent) uuid.UUID { return move(i).From }

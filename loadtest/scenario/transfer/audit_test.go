@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-	"shop/loadtest/internal/testbed"
-	"shop/loadtest/scenario/money"
-	"shop/locking/invariant"
-	"shop/transfer"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
+	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
+	"shop/locking/invariant"
+	"shop/transfer"
 )
 
 // The bank of these tests: of 1000, one account paid 100 to another, 150 of a
@@ -90,20 +91,20 @@ func transferBody(id, rest string) string {
 }
 
 // correctReplies returns the replies that the clients of correctAccounts got.
-func correctReplies() map[string]loadtest.Record {
+func correctReplies() map[string]traffic.Record {
 	from, to := uuid.MustParse(account1), uuid.MustParse(account2)
-	records := map[string]loadtest.Record{}
-	add := func(i loadtest.Intent, ms int, outcome loadtest.Outcome, problem, id, body string) {
-		r := loadtest.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
+	records := map[string]traffic.Record{}
+	add := func(i traffic.Intent, ms int, outcome traffic.Outcome, problem, id, body string) {
+		r := traffic.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
 		if id != "" {
 			r.Made = uuid.MustParse(id)
 		}
 		at := time.Duration(ms) * time.Millisecond
-		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: at, End: at + 2*time.Millisecond}}
+		r.Attempts = []traffic.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: at, End: at + 2*time.Millisecond}}
 		records[i.Key] = r
 	}
-	ask := func(key string, action loadtest.Action, m Move) loadtest.Intent {
-		return loadtest.Intent{Key: key, Action: action, Of: &m}
+	ask := func(key string, action traffic.Action, m Move) traffic.Intent {
+		return traffic.Intent{Key: key, Action: action, Of: &m}
 	}
 	pays := func(amount int64) Move { return Move{From: from, To: to, Amount: amount} }
 	holds := func(amount int64) Move {
@@ -112,30 +113,30 @@ func correctReplies() map[string]loadtest.Record {
 	end := func(id string, amount int64) Move {
 		return Move{From: from, To: to, Amount: amount, Of: uuid.MustParse(id)}
 	}
-	add(ask("k1", Pay, pays(100)), 0, loadtest.OK, "", transfer1, transferBody(transfer1, paidBody))
-	add(ask("k2", Reserve, holds(200)), 0, loadtest.OK, "", transfer2, transferBody(transfer2, reservedUntil+`200`))
-	add(ask("post-k2", PostHold, end(transfer2, 150)), 499, loadtest.OK, "", transfer2, transferBody(transfer2, postedBody))
-	add(ask("void-k2", VoidHold, end(transfer2, 0)), 499, loadtest.Rejected, "already-settled", "", "")
-	add(ask("k3", Reserve, holds(50)), 0, loadtest.OK, "", transfer3, transferBody(transfer3, reservedUntil+`50`))
-	add(ask("post-k3", PostHold, end(transfer3, 0)), 599, loadtest.Rejected, "already-settled", "", "")
-	add(ask("void-k3", VoidHold, end(transfer3, 0)), 599, loadtest.OK, "", transfer3, transferBody(transfer3, voidedBody))
-	add(ask("k4", Reserve, holds(60)), 0, loadtest.OK, "", transfer4, transferBody(transfer4, reservedUntil+`60`))
-	add(ask("post-k4", PostHold, end(transfer4, 0)), 1010, loadtest.Rejected, "expired", "", "")
-	add(ask("void-k4", VoidHold, end(transfer4, 0)), 1010, loadtest.Unknown, "", "", "")
-	add(ask("k5", Reserve, pays(70)), 0, loadtest.OK, "", transfer5, transferBody(transfer5, `"state":"reserved","settled":0,"amount":70,"expires_at":"2099-01-01T00:00:00Z"`))
-	add(ask("k6", Pay, pays(9999)), 0, loadtest.Rejected, "insufficient-funds", "", `{"status":409,"account":"`+account1+`","wanted":9999,"available":680}`)
-	add(ask("k7", Pay, pays(1)), 0, loadtest.Unknown, "", "", "") // it did not happen
-	add(ask("k8", Pay, pays(1)), 0, loadtest.Open, "busy", "", "")
-	add(*reusedForAmount(records["k1"]), 10, loadtest.Rejected, "idempotency-key-reused", "", "")
-	add(*strangerPosts(records["k2"]), 10, loadtest.Rejected, "not-found", "", "")
-	read := func(key, id string) loadtest.Intent {
+	add(ask("k1", Pay, pays(100)), 0, traffic.OK, "", transfer1, transferBody(transfer1, paidBody))
+	add(ask("k2", Reserve, holds(200)), 0, traffic.OK, "", transfer2, transferBody(transfer2, reservedUntil+`200`))
+	add(ask("post-k2", PostHold, end(transfer2, 150)), 499, traffic.OK, "", transfer2, transferBody(transfer2, postedBody))
+	add(ask("void-k2", VoidHold, end(transfer2, 0)), 499, traffic.Rejected, "already-settled", "", "")
+	add(ask("k3", Reserve, holds(50)), 0, traffic.OK, "", transfer3, transferBody(transfer3, reservedUntil+`50`))
+	add(ask("post-k3", PostHold, end(transfer3, 0)), 599, traffic.Rejected, "already-settled", "", "")
+	add(ask("void-k3", VoidHold, end(transfer3, 0)), 599, traffic.OK, "", transfer3, transferBody(transfer3, voidedBody))
+	add(ask("k4", Reserve, holds(60)), 0, traffic.OK, "", transfer4, transferBody(transfer4, reservedUntil+`60`))
+	add(ask("post-k4", PostHold, end(transfer4, 0)), 1010, traffic.Rejected, "expired", "", "")
+	add(ask("void-k4", VoidHold, end(transfer4, 0)), 1010, traffic.Unknown, "", "", "")
+	add(ask("k5", Reserve, pays(70)), 0, traffic.OK, "", transfer5, transferBody(transfer5, `"state":"reserved","settled":0,"amount":70,"expires_at":"2099-01-01T00:00:00Z"`))
+	add(ask("k6", Pay, pays(9999)), 0, traffic.Rejected, "insufficient-funds", "", `{"status":409,"account":"`+account1+`","wanted":9999,"available":680}`)
+	add(ask("k7", Pay, pays(1)), 0, traffic.Unknown, "", "", "") // it did not happen
+	add(ask("k8", Pay, pays(1)), 0, traffic.Open, "busy", "", "")
+	add(*reusedForAmount(records["k1"]), 10, traffic.Rejected, "idempotency-key-reused", "", "")
+	add(*strangerPosts(records["k2"]), 10, traffic.Rejected, "not-found", "", "")
+	read := func(key, id string) traffic.Intent {
 		return *readIntent(0, key, Read{Transfer: uuid.MustParse(id)})
 	}
-	add(read("early", transfer2), 10, loadtest.OK, "", transfer2, transferBody(transfer2, reservedUntil+`200`))
-	add(read("late", transfer2), 510, loadtest.OK, "", transfer2, transferBody(transfer2, postedBody))
-	add(read("over", transfer4), 1100, loadtest.OK, "", transfer4, transferBody(transfer4, expiredBody))
-	add(read("paid", transfer1), 1100, loadtest.OK, "", transfer1, transferBody(transfer1, paidBody))
-	add(*readIntent(0, "account", Read{Account: from}), 1100, loadtest.OK, "", account1, accountBody)
+	add(read("early", transfer2), 10, traffic.OK, "", transfer2, transferBody(transfer2, reservedUntil+`200`))
+	add(read("late", transfer2), 510, traffic.OK, "", transfer2, transferBody(transfer2, postedBody))
+	add(read("over", transfer4), 1100, traffic.OK, "", transfer4, transferBody(transfer4, expiredBody))
+	add(read("paid", transfer1), 1100, traffic.OK, "", transfer1, transferBody(transfer1, paidBody))
+	add(*readIntent(0, "account", Read{Account: from}), 1100, traffic.OK, "", account1, accountBody)
 	return records
 }
 
@@ -149,7 +150,7 @@ func violated(t *testing.T, plant violation) *pgx.Conn {
 	if plant.replies != nil {
 		plant.replies(answers)
 	}
-	var records []loadtest.Record
+	var records []traffic.Record
 	for _, r := range answers {
 		records = append(records, r)
 	}
@@ -275,24 +276,24 @@ func TestMoneySQL_SeesARaisedOpeningAndAnUnplannedAccount(t *testing.T) {
 }
 
 func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
-	wrong := func(edit func(map[string]loadtest.Record)) []string {
+	wrong := func(edit func(map[string]traffic.Record)) []string {
 		records := correctReplies()
 		if edit != nil {
 			edit(records)
 		}
-		return misreported([]loadtest.Record{records["k1"], records["k6"], records["account"]})
+		return misreported([]traffic.Record{records["k1"], records["k6"], records["account"]})
 	}
 	if found := wrong(nil); len(found) != 0 {
 		t.Errorf("correct accounts: %v", found)
 	}
-	for name, edit := range map[string]func(map[string]loadtest.Record){
+	for name, edit := range map[string]func(map[string]traffic.Record){
 		"another account":    altered("k6", account1, account2),
 		"another amount":     altered("k6", `9999`, `999`),
 		"enough":             altered("k6", `680`, `9999`),
 		"a negative number":  altered("k6", `680`, `-1`),
 		"without the number": altered("k6", `,"available":680`, ``),
 		"another status":     altered("k6", `409`, `404`),
-		"no text":            forgery("k6", func(r *loadtest.Record) { r.Body = nil }),
+		"no text":            forgery("k6", func(r *traffic.Record) { r.Body = nil }),
 	} {
 		if found := wrong(edit); len(found) != 1 || !strings.HasPrefix(found[0], "k6: ") {
 			t.Errorf("%s: %v", name, found)

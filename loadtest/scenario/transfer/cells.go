@@ -9,6 +9,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/transfer"
 )
 
@@ -32,11 +33,11 @@ const cellOpening = 1000
 
 // supplyCells appends the accounts of the cells in rows: a row of payers, then a row of their payees,
 // so that accounts of one row do not pay each other.
-func supplyCells(p *loadtest.Plan, n int) {
+func supplyCells(p *traffic.Plan, n int) {
 	accounts := slices.Clone(money.Accounts(*p))
 	random := rand.New(rand.NewPCG(uint64(len(p.Intents)), 3))
 	for i := range (n + groups - 1) / groups * groups * 2 {
-		accounts = append(accounts, money.Account{ID: loadtest.DrawID(random), Client: i % clients, Currency: currency, Opening: cellOpening, Ample: true})
+		accounts = append(accounts, money.Account{ID: traffic.DrawID(random), Client: i % clients, Currency: currency, Opening: cellOpening, Ample: true})
 	}
 	p.Given = accounts
 }
@@ -56,16 +57,16 @@ func partner(accounts []money.Account, i int) money.Account {
 // warmUps bounds how often a request may be refused while a replica reconnects to its store.
 const warmUps = 20
 
-func cellRequests(p loadtest.Plan, n int, _ loadtest.Cell) (r loadtest.CellRequests) {
+func cellRequests(p traffic.Plan, n int, _ loadtest.Cell) (r loadtest.CellRequests) {
 	at := cellAccount(n)
 	a, b := money.Accounts(p)[at], partner(money.Accounts(p), at)
-	pay := func(from, to money.Account, amount int64, name ...string) *loadtest.Intent {
+	pay := func(from, to money.Account, amount int64, name ...string) *traffic.Intent {
 		return moveIntent(from.Client, loadtest.CellKey(n, name...), &Move{From: from.ID, To: to.ID, Amount: amount})
 	}
 	for i := range warmUps {
 		r.Warm = append(r.Warm, pay(a, b, 3, "warm", fmt.Sprint(i)))
 	}
 	r.Hit = pay(a, b, 10)
-	r.Rivals = []*loadtest.Intent{pay(b, a, 7, "rival"), pay(a, b, 5, "last")}
+	r.Rivals = []*traffic.Intent{pay(b, a, 7, "rival"), pay(a, b, 5, "last")}
 	return r
 }

@@ -10,11 +10,12 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
 	for _, n := range []int{1, 48} {
-		plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+		plan := NewPlan(traffic.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 		supplyCells(&plan, n)
 		owner, of := map[uuid.UUID]int{}, map[uuid.UUID]int{}
 		for _, a := range money.Accounts(plan) {
@@ -53,7 +54,7 @@ func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
 
 // The accounts of a row pay at the same time: none of them pays another of the row.
 func TestPartner_IsOfAnotherRowAndPaysItBack(t *testing.T) {
-	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+	plan := NewPlan(traffic.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 	supplyCells(&plan, 5)
 	accounts := money.Accounts(plan)
 	place := map[uuid.UUID]int{}

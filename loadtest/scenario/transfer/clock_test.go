@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/traffic"
 )
 
 func TestMoments_ATransferIsMadeAndEndedWhileItsClientWaits(t *testing.T) {
-	clock := loadtest.History{Epoch: epoch}
+	clock := traffic.History{Epoch: epoch}
 	for _, c := range []struct {
 		name, key string
-		plant     func(map[string]loadtest.Record)
+		plant     func(map[string]traffic.Record)
 	}{
 		{"correct", "", nil},
 		{"made an hour before the request", "k1: ", altered("k1", `created_at":"2026-01-01T00`, `created_at":"2025-12-31T23`)},
@@ -35,7 +35,7 @@ func TestMoments_ATransferIsMadeAndEndedWhileItsClientWaits(t *testing.T) {
 }
 
 func TestMoments_EachActionWithAnEffectHasOne(t *testing.T) {
-	for _, action := range []loadtest.Action{Pay, Reserve, PostHold, VoidHold} {
+	for _, action := range []traffic.Action{Pay, Reserve, PostHold, VoidHold} {
 		if New().Moments[action] == "" {
 			t.Errorf("%s has no time", action)
 		}

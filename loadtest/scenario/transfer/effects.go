@@ -11,6 +11,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 )
 
 // effectsSQL lists payments, holds, posts and voids by their idempotency key. The service reads the
@@ -46,8 +47,8 @@ func effects(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) (err erro
 	rows, _ := conn.Query(ctx, expiredSQL)
 	_, err = pgx.ForEachRow(rows, []any{&key, &id, &from, &to, &order}, func() error {
 		a.Own = append(a.Own, linear.Operation{
-			Client: linear.Service, Key: "expire-" + key, Action: string(Expire), Outcome: string(loadtest.Unknown),
-			Effect: linear.Yes, Stored: loadtest.Encode(map[string]uuid.UUID{"id": id}), Order: order,
+			Client: linear.Service, Key: "expire-" + key, Action: string(Expire), Outcome: string(traffic.Unknown),
+			Effect: linear.Yes, Stored: traffic.Encode(map[string]uuid.UUID{"id": id}), Order: order,
 			Objects: []string{from.String(), to.String()},
 		})
 		return nil

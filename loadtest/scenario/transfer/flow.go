@@ -29,6 +29,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/transfer"
 )
@@ -74,7 +75,7 @@ func New() *loadtest.Flow {
 	f := &loadtest.Flow{
 		Name: "transfer", Number: "drift", During: "T1-DURING", Leftover: "T6", Guard: "CHECK (balance >= held)",
 		Plan: NewPlan,
-		Workload: func(p loadtest.Plan) string {
+		Workload: func(p traffic.Plan) string {
 			return fmt.Sprintf("%d transfers by %d clients over %d hot accounts", len(p.Load()), p.Clients, hot)
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
@@ -88,7 +89,7 @@ func New() *loadtest.Flow {
 		Locked:       underLock,
 		Shared:       func(strategy string) bool { return strategy == Combined },
 		Batch:        loadtest.StepsOf([]transfer.Step{transfer.AfterGuard, transfer.AfterKey, transfer.BeforeCommit, transfer.AfterCommit, transfer.AfterGuard, transfer.BeforeCommit}),
-		Moments:      map[loadtest.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
+		Moments:      map[traffic.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
 		Steps:        loadtest.StepsOf(transfer.Steps()),
 		Cells:        cells,
 		Faults:       faults,
@@ -98,7 +99,7 @@ func New() *loadtest.Flow {
 			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
 			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
 		},
-		Refuses: map[loadtest.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
+		Refuses: map[traffic.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
 		Stored:  []string{money.Short, "expired", "already-settled"},
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
 		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
@@ -254,9 +255,9 @@ func summary(r loadtest.Result) string {
 	var moved, short, holds int
 	for _, record := range r.Records[:r.Loaded] {
 		switch {
-		case record.Action == Pay && record.Outcome == loadtest.OK, record.Action == PostHold && record.Outcome == loadtest.OK:
+		case record.Action == Pay && record.Outcome == traffic.OK, record.Action == PostHold && record.Outcome == traffic.OK:
 			moved++
-		case record.Action == Reserve && record.Outcome == loadtest.OK:
+		case record.Action == Reserve && record.Outcome == traffic.OK:
 			holds++
 		case record.Refused("insufficient-funds"):
 			short++

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-
 	"github.com/google/uuid"
+
+	"shop/loadtest/traffic"
 )
 
-func held(h Hold, body string) loadtest.Record {
+func held(h Hold, body string) traffic.Record {
 	m := &Move{From: uuid.New(), To: uuid.New(), Amount: 50, Hold: &h}
-	return loadtest.Record{Intent: *moveIntent(3, "k", m), Outcome: loadtest.OK, Body: []byte(body)}
+	return traffic.Record{Intent: *moveIntent(3, "k", m), Outcome: traffic.OK, Body: []byte(body)}
 }
 
 func TestSettle_AHoldIsPostedAndVoidedAtOneMomentOnTwoReplicas(t *testing.T) {
@@ -42,9 +42,9 @@ func TestSettle_AHoldIsPostedAndVoidedAtOneMomentOnTwoReplicas(t *testing.T) {
 
 func TestSettle_WithoutAHoldNothingFollows(t *testing.T) {
 	left, refused, unreadable := held(Hold{Left: true}, `{}`), held(Hold{}, `{}`), held(Hold{}, `<html>`)
-	refused.Outcome = loadtest.Rejected
-	paid := loadtest.Record{Intent: *moveIntent(0, "k", &Move{}), Outcome: loadtest.OK, Body: []byte(`{}`)}
-	for _, r := range []loadtest.Record{left, refused, unreadable, paid} {
+	refused.Outcome = traffic.Rejected
+	paid := traffic.Record{Intent: *moveIntent(0, "k", &Move{}), Outcome: traffic.OK, Body: []byte(`{}`)}
+	for _, r := range []traffic.Record{left, refused, unreadable, paid} {
 		if requests := settle(r); len(requests) != 0 {
 			t.Errorf("%+v: %+v", r, requests)
 		}
@@ -53,7 +53,7 @@ func TestSettle_WithoutAHoldNothingFollows(t *testing.T) {
 
 func TestSettle_AHoldMayBePostedOrVoidedTwiceAtOnceUnderTwoKeys(t *testing.T) {
 	body := fmt.Sprintf(`{"id":%q,"expires_at":%q}`, transfer1, time.Now().Format(time.RFC3339Nano))
-	for _, action := range []loadtest.Action{PostHold, VoidHold} {
+	for _, action := range []traffic.Action{PostHold, VoidHold} {
 		requests := settle(held(Hold{Twice: action, Post: 1, Void: 2}, body))
 		first, second := requests[0].Intent, requests[1].Intent
 		if first.Action != action || second.Action != action || first.Key == second.Key || first.Path != second.Path || requests[0].Replica == requests[1].Replica {
@@ -65,7 +65,7 @@ func TestSettle_AHoldMayBePostedOrVoidedTwiceAtOnceUnderTwoKeys(t *testing.T) {
 // The follow-ups of many answers contain every kind of request.
 func TestFollowUp_EachKindFollowsSomeTransfer(t *testing.T) {
 	kinds := map[string]int{}
-	count := func(r loadtest.Record) {
+	count := func(r traffic.Record) {
 		for _, request := range followUp(r) {
 			i := request.Intent
 			kinds[string(i.Action)+" "+strings.Join(i.Refusals, "")]++
@@ -78,12 +78,12 @@ func TestFollowUp_EachKindFollowsSomeTransfer(t *testing.T) {
 		}
 	}
 	for _, i := range NewPlan(quickLoad).Load() {
-		id := loadtest.DrawID(loadtest.RandomFor(i.Key))
-		done := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Made: id, Body: fmt.Appendf(nil, `{"id":%q}`, id)}
+		id := traffic.DrawID(traffic.RandomFor(i.Key))
+		done := traffic.Record{Intent: *i, Outcome: traffic.OK, Made: id, Body: fmt.Appendf(nil, `{"id":%q}`, id)}
 		count(done)
-		count(loadtest.Record{Intent: *i, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: "insufficient-funds"}}})
+		count(traffic.Record{Intent: *i, Outcome: traffic.Rejected, Attempts: []traffic.Attempt{{Outcome: traffic.Rejected, Problem: "insufficient-funds"}}})
 		if i.Action == Reserve {
-			count(loadtest.Record{Intent: *postIntent(done, id, 0), Outcome: loadtest.OK, Made: id})
+			count(traffic.Record{Intent: *postIntent(done, id, 0), Outcome: traffic.OK, Made: id})
 		}
 	}
 	want := []string{

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"shop/loadtest"
 	"shop/loadtest/linear"
+	"shop/loadtest/traffic"
 )
 
 // Expire is an operation of the service itself: it ends an expired hold.
-const Expire loadtest.Action = "expire"
+const Expire traffic.Action = "expire"
 
 // clockSlack is by how much a hold may last shorter or longer than requested: the
 // database's clock is not the history's, and may be slewed.

@@ -13,6 +13,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 // offenceEvery: one in this many transfers comes with a forbidden or invalid request.
@@ -20,26 +21,26 @@ const offenceEvery = 40
 
 // offences returns requests about other clients' accounts, about accounts and transfers that do
 // not exist, and invalid transfers.
-func offences(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
+func offences(random *rand.Rand, load traffic.Load, n int, accounts []money.Account) (requests []traffic.ScheduledRequest) {
 	for i := 0; i < n; i += offenceEvery {
 		own := accounts[random.IntN(clients)]
-		kinds := offencesOf(fmt.Sprintf("offence-%d-%06d", load.Seed, i), own, accounts[stranger(own.Client)], loadtest.DrawID(random))
-		requests = append(requests, loadtest.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: kinds[i/offenceEvery%len(kinds)]})
+		kinds := offencesOf(fmt.Sprintf("offence-%d-%06d", load.Seed, i), own, accounts[stranger(own.Client)], traffic.DrawID(random))
+		requests = append(requests, traffic.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: kinds[i/offenceEvery%len(kinds)]})
 	}
 	return requests
 }
 
 // offencesOf returns all offences of the owner of an account, with another client's account and with
 // an id that does not exist.
-func offencesOf(key string, own, other money.Account, none uuid.UUID) []*loadtest.Intent {
-	pay := func(from, to uuid.UUID, currency string) *loadtest.Intent {
+func offencesOf(key string, own, other money.Account, none uuid.UUID) []*traffic.Intent {
+	pay := func(from, to uuid.UUID, currency string) *traffic.Intent {
 		i := moveIntent(own.Client, key, &Move{From: from, To: to, Amount: 1})
-		i.Body = loadtest.Encode(map[string]any{"from": from, "to": to, "amount": 1, "currency": currency})
+		i.Body = traffic.Encode(map[string]any{"from": from, "to": to, "amount": 1, "currency": currency})
 		return i
 	}
-	about := loadtest.Record{Intent: *pay(own.ID, other.ID, currency)}
+	about := traffic.Record{Intent: *pay(own.ID, other.ID, currency)}
 	about.Key = "of-" + key
-	return []*loadtest.Intent{
+	return []*traffic.Intent{
 		pay(other.ID, own.ID, currency).Denied("forbidden"),
 		readIntent(own.Client, key, Read{Account: other.ID}).Denied("not-found"),
 		pay(none, own.ID, currency).Denied("not-found"),
@@ -65,13 +66,13 @@ const (
 // followUp returns the requests that an answer leads to. The client reads each transfer, and settles
 // each hold. Another client reads, posts or voids some of them. Some keys are reused, for another
 // amount or for a void. Some settled holds are settled again.
-func followUp(r loadtest.Record) []loadtest.ScheduledRequest {
-	random := loadtest.RandomFor(r.Key)
+func followUp(r traffic.Record) []traffic.ScheduledRequest {
+	random := traffic.RandomFor(r.Key)
 	next := settle(r)
-	add := func(i *loadtest.Intent) {
-		next = append(next, loadtest.Soon(random, i))
+	add := func(i *traffic.Intent) {
+		next = append(next, traffic.Soon(random, i))
 	}
-	ok, planned := r.Outcome == loadtest.OK, strings.HasPrefix(r.Key, "move-")
+	ok, planned := r.Outcome == traffic.OK, strings.HasPrefix(r.Key, "move-")
 	kind, holdKind := random.IntN(attackEvery), random.IntN(holdAttackEvery)
 	switch {
 	case planned && ok:
@@ -94,10 +95,10 @@ func followUp(r loadtest.Record) []loadtest.ScheduledRequest {
 }
 
 // attack returns a forbidden request that follows an answer.
-type attack func(loadtest.Record) *loadtest.Intent
+type attack func(traffic.Record) *traffic.Intent
 
 // attacks returns the attacks on any transfer.
-func attacks(r loadtest.Record) []attack {
+func attacks(r traffic.Record) []attack {
 	kinds := []attack{strangerReads, reusedForAmount, reusedForVoid}
 	if r.Action == Pay {
 		kinds = append(kinds, postPaid)
@@ -112,44 +113,44 @@ var (
 )
 
 // by returns a record with the client and the key of an attack.
-func by(r loadtest.Record, client int, name string) loadtest.Record {
+func by(r traffic.Record, client int, name string) traffic.Record {
 	r.Client, r.SharedKey, r.Key = client, "", name+"-"+r.Key
 	return r
 }
 
-func strangerReads(r loadtest.Record) *loadtest.Intent {
+func strangerReads(r traffic.Record) *traffic.Intent {
 	return readIntent(stranger(r.Client), "spy-"+r.Key, Read{Transfer: r.Made}).Denied("not-found")
 }
 
-func strangerPosts(r loadtest.Record) *loadtest.Intent {
+func strangerPosts(r traffic.Record) *traffic.Intent {
 	return postIntent(by(r, stranger(r.Client), "steal"), r.Made, 0).Denied("not-found")
 }
 
-func strangerVoids(r loadtest.Record) *loadtest.Intent {
+func strangerVoids(r traffic.Record) *traffic.Intent {
 	return voidIntent(by(r, stranger(r.Client), "steal"), r.Made).Denied("not-found")
 }
 
 // postMore posts more than the held amount.
-func postMore(r loadtest.Record) *loadtest.Intent {
+func postMore(r traffic.Record) *traffic.Intent {
 	return postIntent(by(r, r.Client, "more"), r.Made, move(r.Intent).Amount+1).Denied("invalid-request")
 }
 
 // postPaid posts a transfer that is not a hold.
-func postPaid(r loadtest.Record) *loadtest.Intent {
+func postPaid(r traffic.Record) *traffic.Intent {
 	return postIntent(by(r, r.Client, "paid"), r.Made, 0).Denied("already-settled")
 }
 
 // postAgain and voidAgain end an ended hold again, under a new key.
-func postAgain(r loadtest.Record) *loadtest.Intent {
+func postAgain(r traffic.Record) *traffic.Intent {
 	return postIntent(by(r, r.Client, "again"), r.Made, 0).Denied("already-settled")
 }
 
-func voidAgain(r loadtest.Record) *loadtest.Intent {
+func voidAgain(r traffic.Record) *traffic.Intent {
 	return voidIntent(by(r, r.Client, "again"), r.Made).Denied("already-settled")
 }
 
 // reusedForAmount requests one unit more under a decided key.
-func reusedForAmount(r loadtest.Record) *loadtest.Intent {
+func reusedForAmount(r traffic.Record) *traffic.Intent {
 	m := *move(r.Intent)
 	m.Amount++
 	i := moveIntent(r.Client, "reuse-"+r.Key, &m)
@@ -158,7 +159,7 @@ func reusedForAmount(r loadtest.Record) *loadtest.Intent {
 }
 
 // reusedForVoid voids a transfer under its own key.
-func reusedForVoid(r loadtest.Record) *loadtest.Intent {
+func reusedForVoid(r traffic.Record) *traffic.Intent {
 	i := voidIntent(by(r, r.Client, "reuse"), r.Made)
 	i.SharedKey = r.IdempotencyKey()
 	return i.Denied("idempotency-key-reused")
@@ -167,7 +168,7 @@ func reusedForVoid(r loadtest.Record) *loadtest.Intent {
 // offend sends, after the load, each kind of forbidden request. I-DENY checks the answers.
 func offend(ctx context.Context, t *loadtest.Trial) {
 	n := 0
-	send := func(i *loadtest.Intent) {
+	send := func(i *traffic.Intent) {
 		t.Settle(ctx, n, i)
 		n++
 	}
@@ -176,9 +177,9 @@ func offend(ctx context.Context, t *loadtest.Trial) {
 		send(offencesOf(fmt.Sprintf("last-offence-%d", k), accounts[0], accounts[groups], uuid.New())[k])
 	}
 	records := t.History.Records()
-	each := func(action loadtest.Action, kinds ...attack) {
-		i := slices.IndexFunc(records, func(r loadtest.Record) bool {
-			return r.Action == action && r.Outcome == loadtest.OK && len(r.Refusals) == 0
+	each := func(action traffic.Action, kinds ...attack) {
+		i := slices.IndexFunc(records, func(r traffic.Record) bool {
+			return r.Action == action && r.Outcome == traffic.OK && len(r.Refusals) == 0
 		})
 		if i < 0 {
 			return

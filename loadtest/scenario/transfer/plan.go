@@ -11,18 +11,18 @@ import (
 
 	"github.com/google/uuid"
 
-	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 // The actions of this flow.
 const (
-	Pay          loadtest.Action = "pay"
-	Reserve      loadtest.Action = "reserve"
-	PostHold     loadtest.Action = "post"
-	VoidHold     loadtest.Action = "void"
-	ReadAccount  loadtest.Action = "read-account"
-	ReadTransfer loadtest.Action = "read-transfer"
+	Pay          traffic.Action = "pay"
+	Reserve      traffic.Action = "reserve"
+	PostHold     traffic.Action = "post"
+	VoidHold     traffic.Action = "void"
+	ReadAccount  traffic.Action = "read-account"
+	ReadTransfer traffic.Action = "read-transfer"
 )
 
 // Move is the object of a transfer, or of a post or void.
@@ -37,7 +37,7 @@ type Move struct {
 type Read struct{ Account, Transfer uuid.UUID }
 
 // move returns the object of an intent; nil for a read.
-func move(i loadtest.Intent) *Move {
+func move(i traffic.Intent) *Move {
 	m, _ := i.Of.(*Move)
 	return m
 }
@@ -45,11 +45,11 @@ func move(i loadtest.Intent) *Move {
 // Hold is a hold that is posted and voided at the same moment, on two replicas.
 type Hold struct {
 	For    time.Duration
-	Settle time.Duration   // when it is settled, relative to its expiry: mostly negative
-	Part   bool            // half of the amount is posted
-	Left   bool            // neither posted nor voided: the sweeper has to end it
-	Twice  loadtest.Action // posted, or voided, twice at once under two keys; "": once each
-	Post   int             // the replica to which the post is sent
+	Settle time.Duration  // when it is settled, relative to its expiry: mostly negative
+	Part   bool           // half of the amount is posted
+	Left   bool           // neither posted nor voided: the sweeper has to end it
+	Twice  traffic.Action // posted, or voided, twice at once under two keys; "": once each
+	Post   int            // the replica to which the post is sent
 	Void   int
 }
 
@@ -78,12 +78,12 @@ const farApart = 2 * time.Second
 // NewPlan draws a plan: bursts of one intent of each client. Hot accounts
 // pay each other in opposite directions at the same moment, or pay another account. All other
 // accounts pay a hot account. One intent in ten is sent twice at once, one in six is a hold.
-func NewPlan(load loadtest.Load) loadtest.Plan {
+func NewPlan(load traffic.Load) traffic.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 1))
-	plan := loadtest.Plan{Clients: clients}
+	plan := traffic.Plan{Clients: clients}
 	var accounts []money.Account
 	for c := range clients {
-		accounts = append(accounts, money.Account{ID: loadtest.DrawID(random), Client: c, Currency: currency, Ample: c >= hot && c < hot+ample})
+		accounts = append(accounts, money.Account{ID: traffic.DrawID(random), Client: c, Currency: currency, Ample: c >= hot && c < hot+ample})
 	}
 	asked := make([]int64, clients)
 	n := int(load.Duration.Seconds() * float64(load.Rate))
@@ -97,12 +97,12 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			From: accounts[from].ID, To: accounts[payees[from]].ID,
 			Amount: drawAmount(random, from), Hold: drawHold(random, load),
 		})
-		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
+		intent.GivesUp = random.IntN(traffic.GiveUpEvery) == 0
 		if other := plan.SameKey(); other != nil {
 			intent.SharedKey = other.Key
 		}
 		asked[from] += move(*intent).Amount
-		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: burstAt(load, i, n), Replica: random.IntN(load.Replicas), Intent: intent})
+		plan.Add(random, load.Replicas, traffic.ScheduledRequest{At: burstAt(load, i, n), Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	for c := range accounts {
 		accounts[c].Opening = drawOpening(random, c, asked[c])
@@ -115,7 +115,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 
 // burstAt returns when intent i of n is sent: with its burst. If bursts are far apart, each group has a
 // moment of its own: a fault between two bursts would hit no transfer.
-func burstAt(load loadtest.Load, i, n int) time.Duration {
+func burstAt(load traffic.Load, i, n int) time.Duration {
 	from := i % clients
 	at, next := load.At(i-from, n), load.At(i-from+clients, n)
 	if next-at <= farApart {
@@ -126,7 +126,7 @@ func burstAt(load loadtest.Load, i, n int) time.Duration {
 
 // looks returns reads of accounts by their owners, half of them of hot accounts. (followUp reads each
 // transfer.)
-func looks(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
+func looks(random *rand.Rand, load traffic.Load, n int, accounts []money.Account) (requests []traffic.ScheduledRequest) {
 	for i := range n {
 		at := load.Between(random, i, n)
 		a := accounts[random.IntN(hot)]
@@ -134,14 +134,14 @@ func looks(random *rand.Rand, load loadtest.Load, n int, accounts []money.Accoun
 			a = accounts[random.IntN(clients)]
 		}
 		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
-		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(a.Client, key, Read{Account: a.ID})})
+		requests = append(requests, traffic.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(a.Client, key, Read{Account: a.ID})})
 	}
 	return requests
 }
 
 // readIntent reads an account or a transfer.
-func readIntent(client int, key string, of Read) *loadtest.Intent {
-	i := &loadtest.Intent{Client: client, Key: key, Action: ReadAccount, Method: http.MethodGet, Path: "/v1/accounts/" + of.Account.String(), Of: of, Reads: true}
+func readIntent(client int, key string, of Read) *traffic.Intent {
+	i := &traffic.Intent{Client: client, Key: key, Action: ReadAccount, Method: http.MethodGet, Path: "/v1/accounts/" + of.Account.String(), Of: of, Reads: true}
 	if of.Transfer != uuid.Nil {
 		i.Action, i.Path = ReadTransfer, "/v1/transfers/"+of.Transfer.String()
 	}
@@ -154,7 +154,7 @@ func readIntent(client int, key string, of Read) *loadtest.Intent {
 func drawPayees(random *rand.Rand) []int {
 	payees, order := make([]int, clients), random.Perm(hot/groups)
 	for c := range payees {
-		payees[c] = c%groups + groups*order[loadtest.Uneven(random, len(order))]
+		payees[c] = c%groups + groups*order[traffic.Uneven(random, len(order))]
 	}
 	for group := range groups {
 		pairs := random.Perm(hot / groups)
@@ -195,7 +195,7 @@ func drawOpening(random *rand.Rand, c int, asked int64) int64 {
 // hold expires, sometimes so that they wait for the accounts while it expires, and
 // sometimes after it, when the sweeper competes too. The holds of a burst expire at
 // the time of a later burst, when the accounts have queues.
-func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
+func drawHold(random *rand.Rand, load traffic.Load) *Hold {
 	if random.IntN(holdEvery) != 0 {
 		return nil
 	}
@@ -208,7 +208,7 @@ func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
 		h.For = max(burst, (h.For + burst/2).Truncate(burst))
 	}
 	h.Post = random.IntN(load.Replicas)
-	h.Void = loadtest.OtherReplica(random, h.Post, load.Replicas)
+	h.Void = traffic.OtherReplica(random, h.Post, load.Replicas)
 	h.Part = random.IntN(3) == 0
 	h.Left = random.IntN(leaveOne) == 0
 	switch random.IntN(twiceOne) {
@@ -228,7 +228,7 @@ func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
 	return h
 }
 
-func moveIntent(client int, key string, m *Move) *loadtest.Intent {
+func moveIntent(client int, key string, m *Move) *traffic.Intent {
 	body := map[string]any{"from": m.From, "to": m.To, "amount": m.Amount, "currency": currency}
 	action := Pay
 	if m.Hold != nil {
@@ -236,13 +236,13 @@ func moveIntent(client int, key string, m *Move) *loadtest.Intent {
 		body["pending"], body["expires_in"] = true, m.Hold.For.String()
 	}
 	i := intend(client, key, action, "/v1/transfers", m)
-	i.Body = loadtest.Encode(body)
+	i.Body = traffic.Encode(body)
 	return i
 }
 
 // intend returns a request about a transfer.
-func intend(client int, key string, action loadtest.Action, path string, m *Move) *loadtest.Intent {
-	return &loadtest.Intent{
+func intend(client int, key string, action traffic.Action, path string, m *Move) *traffic.Intent {
+	return &traffic.Intent{
 		Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Of: m,
 		Contends: []string{m.From.String(), m.To.String()}, Ends: action == PostHold || action == VoidHold,
 	}
@@ -257,9 +257,9 @@ type answer struct {
 // settle returns the requests that end a hold: a post and a void at the same moment,
 // on two replicas, or one of them twice. The moment is relative to the expiry by the
 // database's clock; if that clock differs from this one, only the moment changes.
-func settle(r loadtest.Record) []loadtest.ScheduledRequest {
+func settle(r traffic.Record) []traffic.ScheduledRequest {
 	m := move(r.Intent)
-	if r.Action != Reserve || r.Outcome != loadtest.OK || m.Hold.Left {
+	if r.Action != Reserve || r.Outcome != traffic.OK || m.Hold.Left {
 		return nil
 	}
 	var t answer
@@ -280,22 +280,22 @@ func settle(r loadtest.Record) []loadtest.ScheduledRequest {
 		first = voidIntent(r, t.ID)
 		first.Key += "-2"
 	}
-	return []loadtest.ScheduledRequest{{At: at, Replica: h.Post, Intent: first}, {At: at, Replica: h.Void, Intent: second}}
+	return []traffic.ScheduledRequest{{At: at, Replica: h.Post, Intent: first}, {At: at, Replica: h.Void, Intent: second}}
 }
 
-func postIntent(r loadtest.Record, id uuid.UUID, part int64) *loadtest.Intent {
+func postIntent(r traffic.Record, id uuid.UUID, part int64) *traffic.Intent {
 	i := endIntent(r, PostHold, id, part)
 	if part > 0 {
-		i.Body = loadtest.Encode(map[string]int64{"amount": part})
+		i.Body = traffic.Encode(map[string]int64{"amount": part})
 	}
 	return i
 }
 
-func voidIntent(r loadtest.Record, id uuid.UUID) *loadtest.Intent {
+func voidIntent(r traffic.Record, id uuid.UUID) *traffic.Intent {
 	return endIntent(r, VoidHold, id, 0)
 }
 
-func endIntent(r loadtest.Record, action loadtest.Action, id uuid.UUID, amount int64) *loadtest.Intent {
+func endIntent(r traffic.Record, action traffic.Action, id uuid.UUID, amount int64) *traffic.Intent {
 	m := move(r.Intent)
 	path := "/v1/transfers/" + id.String() + "/" + string(action)
 	return intend(r.Client, string(action)+"-"+r.Key, action, path, &Move{From: m.From, To: m.To, Amount: amount, Of: id})

@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
-
-	"github.com/google/uuid"
+	"shop/loadtest/traffic"
 )
 
-var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
+var quickLoad = traffic.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
 // owners returns the client of each account.
-func owners(plan loadtest.Plan) map[uuid.UUID]int {
+func owners(plan traffic.Plan) map[uuid.UUID]int {
 	owner := map[uuid.UUID]int{}
 	for _, a := range money.Accounts(plan) {
 		owner[a.ID] = a.Client
@@ -190,7 +191,7 @@ func TestNewPlan_OnlyAHoldHasADuration(t *testing.T) {
 }
 
 func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
-	for fault, want := range map[loadtest.Fault]loadtest.Load{
+	for fault, want := range map[loadtest.Fault]traffic.Load{
 		loadtest.NoFault: quickLoad,
 		loadtest.Pause:   {Rate: 100, Duration: 20 * time.Second, Seed: 1, Replicas: 3},
 		loadtest.Crash:   {Rate: 25, Duration: 48 * time.Second, Seed: 1, Replicas: 3}, // as many requests
@@ -199,7 +200,7 @@ func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", fault, got, want)
 		}
 	}
-	if !slices.Equal([]int{len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Load())}, []int{10}) {
+	if !slices.Equal([]int{len(NewPlan(traffic.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Load())}, []int{10}) {
 		t.Error("a load of less than one burst")
 	}
 }
@@ -227,7 +228,7 @@ func TestNewPlan_AGroupHasItsShareOfEachKindOfAccount(t *testing.T) {
 func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongTheTransfers(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	owner := owners(plan)
-	reads, denied, shared, givenUp, twice := 0, map[string]bool{}, 0, 0, map[loadtest.Action]int{}
+	reads, denied, shared, givenUp, twice := 0, map[string]bool{}, 0, 0, map[traffic.Action]int{}
 	for _, i := range plan.Intents {
 		switch {
 		case len(i.Refusals) > 0:

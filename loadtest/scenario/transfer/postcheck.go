@@ -13,6 +13,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
 
@@ -69,8 +70,8 @@ func awaitHolds(ctx context.Context, t *loadtest.Trial) (late int64) {
 }
 
 // spendAll returns a text for each account, "" if it is correct.
-func spendAll(ctx context.Context, run *loadtest.Run, replica int, from, to []money.Account) []string {
-	return money.SpendAll(ctx, run, replica, from, "/v1/accounts/", "available", func(n int, key string, amount int64) *loadtest.Intent {
+func spendAll(ctx context.Context, run *traffic.Run, replica int, from, to []money.Account) []string {
+	return money.SpendAll(ctx, run, replica, from, "/v1/accounts/", "available", func(n int, key string, amount int64) *traffic.Intent {
 		return moveIntent(from[n].Client, key, &Move{From: from[n].ID, To: to[n].ID, Amount: amount})
 	})
 }

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"github.com/google/uuid"
+
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/scenario/money"
-
-	"github.com/google/uuid"
+	"shop/loadtest/traffic"
 )
 
 // bank is a service with accounts in memory, and with one named mistake, if any.
@@ -53,12 +53,12 @@ func (b *bank) serve(w http.ResponseWriter, req *http.Request) {
 	testbed.Created(w, transfer1)
 }
 
-func bankOf(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
+func bankOf(t *testing.T, wrong string) (*traffic.Run, []money.Account) {
 	t.Helper()
 	accounts := []money.Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New(), Client: 1}}
 	b := &bank{money: map[string]int64{accounts[0].ID.String(): 100}, wrong: wrong}
 	bases := testbed.Serve(t, 2, b.serve)
-	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}, {}}}, time.Second, New().Classify)
+	run, err := traffic.NewRun(t.Context(), bases, traffic.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}, {}}}, time.Second, New().Classify)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +100,10 @@ func TestSpendAll_NamesTheAccountOfARowThatCannotBeSpent(t *testing.T) {
 
 func TestWronglyRefused_AnAmpleAccountMustNotBeRefused(t *testing.T) {
 	accounts := []money.Account{{ID: uuid.New(), Ample: true}, {ID: uuid.New()}}
-	refusal := func(account int, problem string) loadtest.Record {
-		return loadtest.Record{Intent: loadtest.Intent{Key: problem, Of: &Move{From: accounts[account].ID}}, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: problem}}}
+	refusal := func(account int, problem string) traffic.Record {
+		return traffic.Record{Intent: traffic.Intent{Key: problem, Of: &Move{From: accounts[account].ID}}, Outcome: traffic.Rejected, Attempts: []traffic.Attempt{{Outcome: traffic.Rejected, Problem: problem}}}
 	}
-	found := money.WronglyRefused([]loadtest.Record{refusal(0, "insufficient-funds"), refusal(1, "insufficient-funds"), refusal(0, "already-settled")}, accounts, payer)
+	found := money.WronglyRefused([]traffic.Record{refusal(0, "insufficient-funds"), refusal(1, "insufficient-funds"), refusal(0, "already-settled")}, accounts, payer)
 	if len(found) != 1 || !strings.Contains(found[0], "insufficient-funds") {
 		t.Errorf("%v, want the refusal of the first alone", found)
 	}

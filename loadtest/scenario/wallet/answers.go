@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/wallet"
 )
 
@@ -115,13 +115,13 @@ func idOf(b bson.Binary) uuid.UUID {
 }
 
 // untrue lists the successful answers that differ in a field from the plan or the collections.
-func untrue(is stored, opened []money.Account, records []loadtest.Record) (wrong []string) {
+func untrue(is stored, opened []money.Account, records []traffic.Record) (wrong []string) {
 	plan := map[uuid.UUID]money.Account{}
 	for _, a := range opened {
 		plan[a.ID] = a
 	}
 	for _, r := range records {
-		if r.Outcome != loadtest.OK {
+		if r.Outcome != traffic.OK {
 			continue
 		}
 		var want any
@@ -132,7 +132,7 @@ func untrue(is stored, opened []money.Account, records []loadtest.Record) (wrong
 			o.Currency = plan[move(r.Intent).wallet()].Currency
 			want = o
 		}
-		if !bytes.Equal(loadtest.Canonical(r.Body), loadtest.Canonical(loadtest.Encode(want))) {
+		if !bytes.Equal(traffic.Canonical(r.Body), traffic.Canonical(traffic.Encode(want))) {
 			wrong = append(wrong, fmt.Sprintf("%s: answered with %s", r.Key, strings.TrimSpace(string(r.Body))))
 		}
 	}
@@ -141,7 +141,7 @@ func untrue(is stored, opened []money.Account, records []loadtest.Record) (wrong
 
 // wallet returns what a read of a wallet must show, given the operations that it does show: each has
 // its stored entry, the latest first. If all entries are shown, they add up to the balance.
-func (is stored) wallet(plan money.Account, r loadtest.Record) walletBody {
+func (is stored) wallet(plan money.Account, r traffic.Record) walletBody {
 	var shown walletBody
 	_ = json.Unmarshal(r.Body, &shown) // a malformed answer differs from want
 	want := walletBody{ID: plan.ID, Currency: plan.Currency, Balance: max(0, shown.Balance), Entries: []entryBody{}, CreatedAt: is.opened[plan.ID]}
@@ -162,6 +162,6 @@ func (is stored) wallet(plan money.Account, r loadtest.Record) walletBody {
 }
 
 // misreported lists the refusals for lack of funds whose body does not match the request.
-func misreported(records []loadtest.Record) []string {
-	return money.Misreported(records, "wallet", func(i loadtest.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
+func misreported(records []traffic.Record) []string {
+	return money.Misreported(records, "wallet", func(i traffic.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
 }

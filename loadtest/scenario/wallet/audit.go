@@ -18,6 +18,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/wallet"
 	"shop/wallet/bonus"
@@ -129,12 +130,12 @@ const (
 )
 
 // kinds maps actions to the service's kinds of operation.
-var kinds = map[loadtest.Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
+var kinds = map[traffic.Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
 
 // LoadHistory inserts the plan's openings and the clients' summaries into collections
 // beside those of the service. The inserts are acknowledged by a majority, so that
 // every later snapshot contains them.
-func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Account, records []loadtest.Record, clients []loadtest.Credentials) error {
+func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Account, records []traffic.Record, clients []loadtest.Credentials) error {
 	opened := make([]any, 0, len(wallets))
 	for _, w := range wallets {
 		opened = append(opened, bson.D{
@@ -179,7 +180,7 @@ func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Accoun
 }
 
 // operation returns the answer to a success in the form in which it is stored; empty for other answers.
-func operation(r loadtest.Record) bson.D {
+func operation(r traffic.Record) bson.D {
 	var o struct {
 		Kind          string
 		Wallet        uuid.UUID
@@ -206,7 +207,7 @@ const auditWait = 5 * time.Minute
 
 // audit checks the collections against the plan and the answers, the members of the set against
 // each other, and the requests that the bonus service got against the credits.
-func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
+func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
 	own := Of(t)
 	if err := waitQuiet(ctx, own.db, t.Prefix, loadtest.QuietWait); err != nil {
 		return a, err
@@ -285,8 +286,8 @@ type keyOf struct {
 }
 
 // sharers returns the intents of each key that two or more intents share.
-func sharers(records []loadtest.Record) map[keyOf][]loadtest.Record {
-	shared := map[keyOf][]loadtest.Record{}
+func sharers(records []traffic.Record) map[keyOf][]traffic.Record {
+	shared := map[keyOf][]traffic.Record{}
 	for _, r := range records {
 		if r.SharedKey != "" {
 			shared[keyOf{r.Client, r.SharedKey}] = append(shared[keyOf{r.Client, r.SharedKey}], r)
@@ -303,14 +304,14 @@ func sharers(records []loadtest.Record) map[keyOf][]loadtest.Record {
 
 // sharedTwice lists the shared keys under which no operation, or more than one, was
 // executed. (An undecided operation may have been executed.)
-func sharedTwice(records []loadtest.Record) (wrong []string) {
+func sharedTwice(records []traffic.Record) (wrong []string) {
 	for own, intents := range sharers(records) {
 		done, open := 0, 0
 		for _, r := range intents {
 			switch {
-			case r.Outcome == loadtest.OK:
+			case r.Outcome == traffic.OK:
 				done++
-			case r.Outcome != loadtest.Rejected || r.Refused(money.Short): // a stored refusal uses up the key
+			case r.Outcome != traffic.Rejected || r.Refused(money.Short): // a stored refusal uses up the key
 				open++
 			}
 		}
@@ -324,12 +325,12 @@ func sharedTwice(records []loadtest.Record) (wrong []string) {
 // deniedRight lists the unexpected refusals. Clients are authorized for all their requests, except
 // those that are forbidden on purpose. The only expected refusals are those for lack of funds, and
 // of the second of two intents of a client under one key.
-func deniedRight(records []loadtest.Record) (wrong []string) {
+func deniedRight(records []traffic.Record) (wrong []string) {
 	shared := sharers(records)
 	for _, r := range records {
 		planned := r.Reads || len(r.Refusals) > 0 || r.Refused(money.Short) ||
 			r.Refused(keyReused) && len(shared[keyOf{r.Client, r.SharedKey}]) > 1
-		if r.Outcome == loadtest.Rejected && !planned {
+		if r.Outcome == traffic.Rejected && !planned {
 			wrong = append(wrong, r.Key+": "+r.Problem())
 		}
 	}

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"shop/loadtest"
-	"shop/loadtest/scenario/money"
-	"shop/locking/invariant"
-	"shop/wallet"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
+	"shop/locking/invariant"
+	"shop/wallet"
 )
 
 // planOf returns the wallets of correctWallets' plan.
@@ -34,7 +35,7 @@ func violated(t *testing.T, plant violation) *mongo.Database {
 	if plant.replies != nil {
 		plant.replies(answers)
 	}
-	var records []loadtest.Record
+	var records []traffic.Record
 	for _, r := range answers {
 		records = append(records, r)
 	}
@@ -139,7 +140,7 @@ func TestUntrue_FindsEachFieldThatDiffersFromThePlanOrTheCollections(t *testing.
 	}
 	for name, c := range map[string]struct {
 		key  string
-		edit func(map[string]loadtest.Record)
+		edit func(map[string]traffic.Record)
 	}{
 		"another amount":      {"k1", tells("k1", `"amount":100`, `"amount":10`)},
 		"another bonus":       {"k1", tells("k1", `"bonus":10`, `"bonus":0`)},
@@ -149,8 +150,8 @@ func TestUntrue_FindsEachFieldThatDiffersFromThePlanOrTheCollections(t *testing.
 		"another wallet":      {"k1", tells("k1", wallet1, wallet2)},
 		"another payee":       {"k3", tells("k3", wallet2, wallet3)},
 		"an extra field":      {"k1", tells("k1", `"kind"`, `"fee":0,"kind"`)},
-		"no operation":        {"k1", forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`[]`) })},
-		"no such operation":   {"k1", forgery("k1", func(r *loadtest.Record) { r.Made = uuid.New() })},
+		"no operation":        {"k1", forgery("k1", func(r *traffic.Record) { r.Body = []byte(`[]`) })},
+		"no such operation":   {"k1", forgery("k1", func(r *traffic.Record) { r.Made = uuid.New() })},
 		"another balance":     {"read", tells("read", `"balance":875`, `"balance":876`)},
 		"read in dollars":     {"read", tells("read", `EUR`, `USD`)},
 		"an entry is missing": {"read", tells("read", `{"operation":"`+operation5+`","delta":-5,"created_at":"2026-01-01T00:00:01Z"},`, ``)},
@@ -178,14 +179,14 @@ func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
 	if found := misreported(words(nil)); len(found) != 0 {
 		t.Errorf("correct wallets: %v", found)
 	}
-	for name, edit := range map[string]func(map[string]loadtest.Record){
+	for name, edit := range map[string]func(map[string]traffic.Record){
 		"another wallet":     tells("k4", wallet1, wallet2),
 		"another amount":     tells("k4", `9999`, `999`),
 		"enough":             tells("k4", `875`, `9999`),
 		"a negative number":  tells("k4", `875`, `-1`),
 		"without the number": tells("k4", `,"available":875`, ``),
 		"another status":     tells("k4", `409`, `404`),
-		"no text":            forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
+		"no text":            forgery("k4", func(r *traffic.Record) { r.Body = nil }),
 	} {
 		if found := misreported(words(edit)); len(found) != 1 || !strings.HasPrefix(found[0], "k4: ") {
 			t.Errorf("%s: %v", name, found)

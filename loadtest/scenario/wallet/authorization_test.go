@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"shop/loadtest"
-	"shop/loadtest/scenario/money"
-
 	"github.com/google/uuid"
+
+	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 // words returns the replies to correctWallets' clients, in order, after an edit.
-func words(edit func(map[string]loadtest.Record)) (records []loadtest.Record) {
+func words(edit func(map[string]traffic.Record)) (records []traffic.Record) {
 	all := correctReplies()
 	if edit != nil {
 		edit(all)
@@ -22,7 +22,7 @@ func words(edit func(map[string]loadtest.Record)) (records []loadtest.Record) {
 	for _, r := range all {
 		records = append(records, r)
 	}
-	slices.SortFunc(records, func(a, b loadtest.Record) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(records, func(a, b traffic.Record) int { return strings.Compare(a.Key, b.Key) })
 	return records
 }
 
@@ -43,15 +43,15 @@ func TestDeniedRight_OwnersAreRefusedOnlyForFundsOrForASharedKey(t *testing.T) {
 
 func TestSharedTwice_ExactlyOneIntentOfASharedKeyIsExecuted(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit  func(map[string]loadtest.Record)
+		edit  func(map[string]traffic.Record)
 		wrong int
 	}{
 		"one is":                      {nil, 0},
-		"of another client":           {forgery("k9", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 0},
-		"for another amount":          {forgery("reuse-credit-k1", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 1},
-		"both are":                    {forgery("s2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 1},
+		"of another client":           {forgery("k9", func(r *traffic.Record) { r.Outcome = traffic.OK }), 0},
+		"for another amount":          {forgery("reuse-credit-k1", func(r *traffic.Record) { r.Outcome = traffic.OK }), 1},
+		"both are":                    {forgery("s2", func(r *traffic.Record) { r.Outcome = traffic.OK }), 1},
 		"none is":                     {forgery("s1", refusedWith(keyReused)), 1},
-		"one may be":                  {forgery("s1", func(r *loadtest.Record) { r.Outcome = loadtest.Unknown }), 0},
+		"one may be":                  {forgery("s1", func(r *traffic.Record) { r.Outcome = traffic.Unknown }), 0},
 		"a refusal uses up the key":   {forgery("s1", refusedWith("insufficient-funds")), 0},
 		"another used the key before": {shareKey("k2", "k3", keyReused), 0},
 		"one more after another":      {shareKey("k2", "k3", ""), 1},
@@ -65,8 +65,8 @@ func TestSharedTwice_ExactlyOneIntentOfASharedKeyIsExecuted(t *testing.T) {
 }
 
 // shareKey gives an intent the key of another one.
-func shareKey(first, second, problem string) func(map[string]loadtest.Record) {
-	return forgery(second, func(r *loadtest.Record) {
+func shareKey(first, second, problem string) func(map[string]traffic.Record) {
+	return forgery(second, func(r *traffic.Record) {
 		if r.SharedKey = first; problem != "" {
 			refusedWith(problem)(r)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/wallet"
 )
 
@@ -32,21 +33,21 @@ const (
 
 // supplyCells inserts the wallets of the cells before the two wallets of one client, which stay
 // the last ones.
-func supplyCells(p *loadtest.Plan, n int) {
+func supplyCells(p *traffic.Plan, n int) {
 	wallets := money.Accounts(*p)
 	random := rand.New(rand.NewPCG(uint64(len(p.Intents)), 3))
 	var more []money.Account
 	for i := range 2 * n {
-		more = append(more, money.Account{ID: loadtest.DrawID(random), Client: i % (p.Clients - 1), Currency: currency, Opening: cellOpening, Ample: true})
+		more = append(more, money.Account{ID: traffic.DrawID(random), Client: i % (p.Clients - 1), Currency: currency, Opening: cellOpening, Ample: true})
 	}
 	p.Given = slices.Concat(wallets[:len(wallets)-twoOfOne], more, wallets[len(wallets)-twoOfOne:])
 }
 
 // cellRequests returns payments. At a step that only credits reach, the request that is hit is a credit.
-func cellRequests(p loadtest.Plan, n int, at loadtest.Cell) (r loadtest.CellRequests) {
+func cellRequests(p traffic.Plan, n int, at loadtest.Cell) (r loadtest.CellRequests) {
 	wallets := money.Accounts(p)
 	a, b := wallets[1+ring+savers+2*n], wallets[1+ring+savers+2*n+1]
-	ask := func(action loadtest.Action, m Move, name ...string) *loadtest.Intent {
+	ask := func(action traffic.Action, m Move, name ...string) *traffic.Intent {
 		return intend(wallets, loadtest.CellKey(n, name...), action, m)
 	}
 	for i := range warmUps {
@@ -56,7 +57,7 @@ func cellRequests(p loadtest.Plan, n int, at loadtest.Cell) (r loadtest.CellRequ
 	if at.Step == string(wallet.AfterCall) {
 		r.Hit = ask(Credit, Move{To: a.ID, Amount: 10})
 	}
-	r.Rivals = []*loadtest.Intent{ask(Pay, Move{From: b.ID, To: a.ID, Amount: 7}, "rival"), ask(Debit, Move{From: a.ID, Amount: 5}, "last")}
+	r.Rivals = []*traffic.Intent{ask(Pay, Move{From: b.ID, To: a.ID, Amount: 7}, "rival"), ask(Debit, Move{From: a.ID, Amount: 5}, "last")}
 	return r
 }
 

@@ -10,12 +10,13 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/wallet"
 )
 
 func TestCells_EachHasAPairOfWalletsThatPayEachOther(t *testing.T) {
 	const n = 32
-	plan := NewPlan(loadtest.Load{Rate: 20, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+	plan := NewPlan(traffic.Load{Rate: 20, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 	before := money.Accounts(plan)
 	supplyCells(&plan, n)
 	wallets := money.Accounts(plan)

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/traffic"
 )
 
 func TestMoments_AnOperationIsDoneWhileItsClientWaits(t *testing.T) {
-	clock := loadtest.History{Epoch: time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)}
+	clock := traffic.History{Epoch: time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)}
 	for _, c := range []struct {
 		name, key string
-		plant     func(map[string]loadtest.Record)
+		plant     func(map[string]traffic.Record)
 	}{
 		{"correct", "", nil},
 		{"a credit of an hour ago", "k1: ", tells("k1", "2026-01-01T00", "2025-12-31T23")},
@@ -33,7 +33,7 @@ func TestMoments_AnOperationIsDoneWhileItsClientWaits(t *testing.T) {
 }
 
 func TestMoments_EachActionWithAnEffectHasOne(t *testing.T) {
-	plan := NewPlan(loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 3})
+	plan := NewPlan(traffic.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 3})
 	for _, i := range plan.Load() {
 		if New(Environment{}).Moments[i.Action] == "" {
 			t.Errorf("%s has no time", i.Action)

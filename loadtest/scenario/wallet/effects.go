@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/wallet"
 )
 
@@ -42,7 +43,7 @@ func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error)
 		}
 		list = append(list, loadtest.Stored{
 			Client: client, Key: r.Key, Order: order[idOf(r.ID)],
-			Answer: loadtest.Encode(map[string]any{"bonus": r.Bonus}),
+			Answer: traffic.Encode(map[string]any{"bonus": r.Bonus}),
 		})
 	}
 	return list, nil

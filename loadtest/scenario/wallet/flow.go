@@ -23,6 +23,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/wallet"
 )
@@ -84,7 +85,7 @@ func New(env Environment) *loadtest.Flow {
 	f := &loadtest.Flow{
 		Name: "wallet", Number: "drift", During: "M1-DURING", Guard: "the schema's balance >= 0",
 		Plan: NewPlan,
-		Workload: func(p loadtest.Plan) string {
+		Workload: func(p traffic.Plan) string {
 			return fmt.Sprintf("%d operations by %d clients on %d wallets", len(p.Load()), p.Clients, len(money.Accounts(p)))
 		},
 		Open:         env.open,
@@ -93,7 +94,7 @@ func New(env Environment) *loadtest.Flow {
 		Postcheck:    spend,
 		Audit:        env.audit,
 		Linear:       linearize,
-		Moments:      map[loadtest.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
+		Moments:      map[traffic.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(wallet.Steps()),
 		Batch:        loadtest.StepsOf([]wallet.Step{wallet.AfterGuard, wallet.AfterCall, wallet.BeforeCommit, wallet.AfterCommit, wallet.AfterGuard, wallet.BeforeCommit}),
@@ -237,13 +238,13 @@ func summary(r loadtest.Result) string {
 }
 
 // tally counts the executed operations, and the refusals by reason.
-func tally(records []loadtest.Record) map[string]int64 {
-	done := map[loadtest.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}
+func tally(records []traffic.Record) map[string]int64 {
+	done := map[traffic.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}
 	counts := map[string]int64{}
 	for _, r := range records {
 		switch {
 		case r.Reads || len(r.Refusals) > 0:
-		case r.Outcome == loadtest.OK:
+		case r.Outcome == traffic.OK:
 			counts[done[r.Action]]++
 		case r.Refused(money.Short):
 			counts["short"]++
@@ -278,14 +279,14 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 }
 
 // emptyWallet spends a wallet's balance and returns what went wrong, "" if nothing did.
-func emptyWallet(ctx context.Context, run *loadtest.Run, replica int, wallets []money.Account, w money.Account) string {
-	return money.SpendAll(ctx, run, replica, []money.Account{w}, "/v1/wallets/", "balance", func(_ int, key string, amount int64) *loadtest.Intent {
+func emptyWallet(ctx context.Context, run *traffic.Run, replica int, wallets []money.Account, w money.Account) string {
+	return money.SpendAll(ctx, run, replica, []money.Account{w}, "/v1/wallets/", "balance", func(_ int, key string, amount int64) *traffic.Intent {
 		return intend(wallets, key, Debit, Move{From: w.ID, Amount: amount})
 	})[0]
 }
 
 // trespass sends a payment from another client's wallet to the own one.
-func trespass(ctx context.Context, run *loadtest.Run, wallets []money.Account, own, other money.Account) string {
+func trespass(ctx context.Context, run *traffic.Run, wallets []money.Account, own, other money.Account) string {
 	i := intend(wallets, "trespass-"+other.ID.String(), Pay, Move{From: other.ID, To: own.ID, Amount: 1}).Denied("forbidden")
 	i.Client = own.Client
 	if r := run.Settle(ctx, 0, i); r.Last().Problem != "forbidden" {
@@ -295,7 +296,7 @@ func trespass(ctx context.Context, run *loadtest.Run, wallets []money.Account, o
 }
 
 // reuse sends a debit of another wallet under a decided key.
-func reuse(ctx context.Context, run *loadtest.Run, wallets []money.Account, decided, other money.Account) string {
+func reuse(ctx context.Context, run *traffic.Run, wallets []money.Account, decided, other money.Account) string {
 	again := intend(wallets, "reused-"+other.ID.String(), Debit, Move{From: other.ID, Amount: 1})
 	again.SharedKey = money.OneMore(decided)
 	if r := run.Settle(ctx, 0, again); r.Last().Problem != keyReused {

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-	"shop/loadtest/internal/testbed"
-
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest/internal/testbed"
+	"shop/loadtest/traffic"
 )
 
 // ownMongo creates a database for one test, without schemas and indexes, since tests plant
@@ -117,38 +117,38 @@ func correctWallets() string {
 }
 
 // correctReplies returns the replies that the clients of correctWallets got.
-func correctReplies() map[string]loadtest.Record {
-	records := map[string]loadtest.Record{}
-	add := func(i loadtest.Intent, outcome loadtest.Outcome, problem, made, body string) {
-		r := loadtest.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
+func correctReplies() map[string]traffic.Record {
+	records := map[string]traffic.Record{}
+	add := func(i traffic.Intent, outcome traffic.Outcome, problem, made, body string) {
+		r := traffic.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
 		if made != "" {
 			r.Made = uuid.MustParse(made)
 			r.Body = []byte(`{"id":"` + made + `","wallet":"` + wallet1 + `",` + body + `,"currency":"EUR","created_at":"2026-01-01T00:00:01Z"}`)
 		}
-		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1}}
+		r.Attempts = []traffic.Attempt{{Outcome: outcome, Problem: problem, Sends: 1}}
 		records[i.Key] = r
 	}
-	ask := func(key string, action loadtest.Action, m Move) loadtest.Intent {
-		return loadtest.Intent{Key: key, Action: action, Of: m}
+	ask := func(key string, action traffic.Action, m Move) traffic.Intent {
+		return traffic.Intent{Key: key, Action: action, Of: m}
 	}
 	one, other := uuid.MustParse(wallet1), uuid.MustParse(wallet2)
-	add(ask("k1", Credit, Move{To: one, Amount: 100}), loadtest.OK, "", operation1, `"kind":"credit","amount":100,"bonus":10`)
-	add(ask("k2", Debit, Move{From: one, Amount: 30}), loadtest.OK, "", operation2, `"kind":"debit","amount":30,"bonus":0`)
-	add(ask("k3", Pay, Move{From: one, To: other, Amount: 200}), loadtest.OK, "", operation3, `"kind":"payment","to":"`+wallet2+`","amount":200,"bonus":0`)
-	add(ask("k4", Debit, Move{From: one, Amount: 9999}), loadtest.Rejected, "insufficient-funds", "", `{"status":409,"wallet":"`+wallet1+`","wanted":9999,"available":875}`)
-	add(ask("s1", Debit, Move{From: one, Amount: 5}), loadtest.OK, "", operation5, `"kind":"debit","amount":5,"bonus":0`)
-	add(ask("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}), loadtest.Rejected, keyReused, "", "")
-	add(ask("k6", Credit, Move{To: one, Amount: 7}), loadtest.Unknown, "", "", "") // it did not happen
-	add(ask("k7", Debit, Move{From: one, Amount: 7}), loadtest.Open, "busy", "", "")
+	add(ask("k1", Credit, Move{To: one, Amount: 100}), traffic.OK, "", operation1, `"kind":"credit","amount":100,"bonus":10`)
+	add(ask("k2", Debit, Move{From: one, Amount: 30}), traffic.OK, "", operation2, `"kind":"debit","amount":30,"bonus":0`)
+	add(ask("k3", Pay, Move{From: one, To: other, Amount: 200}), traffic.OK, "", operation3, `"kind":"payment","to":"`+wallet2+`","amount":200,"bonus":0`)
+	add(ask("k4", Debit, Move{From: one, Amount: 9999}), traffic.Rejected, "insufficient-funds", "", `{"status":409,"wallet":"`+wallet1+`","wanted":9999,"available":875}`)
+	add(ask("s1", Debit, Move{From: one, Amount: 5}), traffic.OK, "", operation5, `"kind":"debit","amount":5,"bonus":0`)
+	add(ask("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}), traffic.Rejected, keyReused, "", "")
+	add(ask("k6", Credit, Move{To: one, Amount: 7}), traffic.Unknown, "", "", "") // it did not happen
+	add(ask("k7", Debit, Move{From: one, Amount: 7}), traffic.Open, "busy", "", "")
 	for _, again := range reuses(records["k1"]) { // for another amount, and for a debit
-		add(*again, loadtest.Rejected, keyReused, "", "")
+		add(*again, traffic.Rejected, keyReused, "", "")
 	}
 	duplicate := ask("k9", Credit, Move{To: other, Amount: 1}) // the key of another client
 	duplicate.Client, duplicate.SharedKey = 1, "k2"
-	add(duplicate, loadtest.Unknown, "", "", "")
-	add(*readIntent(0, "read", one), loadtest.OK, "", "", walletShown)
+	add(duplicate, traffic.Unknown, "", "", "")
+	add(*readIntent(0, "read", one), traffic.OK, "", "", walletShown)
 	for _, key := range []string{"s1", "s2"} {
-		forgery(key, func(r *loadtest.Record) { r.SharedKey = "shared" })(records)
+		forgery(key, func(r *traffic.Record) { r.SharedKey = "shared" })(records)
 	}
 	return records
 }
@@ -161,8 +161,8 @@ const walletShown = `{"id":"` + wallet1 + `","currency":"EUR","balance":875,"cre
 	`{"operation":"` + operation1 + `","delta":110,"created_at":"2026-01-01T00:00:01Z"}]}`
 
 // forgery edits the record of one key.
-func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.Record) {
-	return func(records map[string]loadtest.Record) {
+func forgery(key string, edit func(*traffic.Record)) func(map[string]traffic.Record) {
+	return func(records map[string]traffic.Record) {
 		r := records[key]
 		edit(&r)
 		records[key] = r
@@ -170,13 +170,13 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 }
 
 // tells forges an answer by replacing some of its text.
-func tells(key, is, becomes string) func(map[string]loadtest.Record) {
-	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
+func tells(key, is, becomes string) func(map[string]traffic.Record) {
+	return forgery(key, func(r *traffic.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
-func refusedWith(problem string) func(*loadtest.Record) {
-	return func(r *loadtest.Record) {
-		r.Outcome, r.Body = loadtest.Rejected, nil
-		r.Attempts = []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: problem, Sends: 1}}
+func refusedWith(problem string) func(*traffic.Record) {
+	return func(r *traffic.Record) {
+		r.Outcome, r.Body = traffic.Rejected, nil
+		r.Attempts = []traffic.Attempt{{Outcome: traffic.Rejected, Problem: problem, Sends: 1}}
 	}
 }

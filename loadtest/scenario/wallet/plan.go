@@ -9,18 +9,18 @@ import (
 	"net/http"
 	"time"
 
-	"shop/loadtest"
-	"shop/loadtest/scenario/money"
-
 	"github.com/google/uuid"
+
+	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 // The actions of this flow.
 const (
-	Credit     loadtest.Action = "credit"
-	Debit      loadtest.Action = "debit"
-	Pay        loadtest.Action = "pay"
-	ReadWallet loadtest.Action = "read-wallet"
+	Credit     traffic.Action = "credit"
+	Debit      traffic.Action = "debit"
+	Pay        traffic.Action = "pay"
+	ReadWallet traffic.Action = "read-wallet"
 )
 
 // Read is the object of a read.
@@ -33,7 +33,7 @@ type Move struct {
 }
 
 // move returns the object of an intent; the zero Move for a read.
-func move(i loadtest.Intent) Move {
+func move(i traffic.Intent) Move {
 	m, _ := i.Of.(Move)
 	return m
 }
@@ -67,12 +67,12 @@ const (
 //
 // Between two bursts each saver sends once, so that a fault always meets some request. One
 // intent in ten is sent twice at once, and one in twenty is abandoned after "busy".
-func NewPlan(load loadtest.Load) loadtest.Plan {
+func NewPlan(load traffic.Load) traffic.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
-	plan := loadtest.Plan{Clients: 1 + ring + savers + 1}
+	plan := traffic.Plan{Clients: 1 + ring + savers + 1}
 	var wallets []money.Account
 	for w := range plan.Clients + 1 {
-		wallets = append(wallets, money.Account{ID: loadtest.DrawID(random), Client: min(w, plan.Clients-1), Currency: currency})
+		wallets = append(wallets, money.Account{ID: traffic.DrawID(random), Client: min(w, plan.Clients-1), Currency: currency})
 	}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	bursts := max(1, (n+walletBurst+savers-1)/(walletBurst+savers))
@@ -92,7 +92,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 }
 
 // looks returns reads of wallets by their owners, half of them of the hot wallet or the ring.
-func looks(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
+func looks(random *rand.Rand, load traffic.Load, wallets []money.Account, n int) (requests []traffic.ScheduledRequest) {
 	for i := range n {
 		at := load.Between(random, i, n)
 		w := wallets[random.IntN(1+ring)]
@@ -100,13 +100,13 @@ func looks(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int
 			w = wallets[random.IntN(len(wallets))]
 		}
 		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
-		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(w.Client, key, w.ID)})
+		requests = append(requests, traffic.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(w.Client, key, w.ID)})
 	}
 	return requests
 }
 
-func readIntent(client int, key string, wallet uuid.UUID) *loadtest.Intent {
-	return &loadtest.Intent{
+func readIntent(client int, key string, wallet uuid.UUID) *traffic.Intent {
+	return &traffic.Intent{
 		Client: client, Key: key, Action: ReadWallet, Method: http.MethodGet, Path: "/v1/wallets/" + wallet.String(), Of: Read{wallet}, Reads: true,
 	}
 }
@@ -114,16 +114,16 @@ func readIntent(client int, key string, wallet uuid.UUID) *loadtest.Intent {
 // draw is one burst, with the requests until the next burst.
 type draw struct {
 	*rand.Rand
-	load     loadtest.Load
+	load     traffic.Load
 	wallets  []money.Account
 	burst    int
-	requests []loadtest.ScheduledRequest
+	requests []traffic.ScheduledRequest
 }
 
-func (d *draw) add(at time.Duration, replica int, name string, action loadtest.Action, m Move) *loadtest.Intent {
+func (d *draw) add(at time.Duration, replica int, name string, action traffic.Action, m Move) *traffic.Intent {
 	i := intend(d.wallets, fmt.Sprintf("%s-%d-%05d-%02d", name, d.load.Seed, d.burst, len(d.requests)), action, m)
-	i.GivesUp = d.IntN(loadtest.GiveUpEvery) == 0
-	d.requests = append(d.requests, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: i})
+	i.GivesUp = d.IntN(traffic.GiveUpEvery) == 0
+	d.requests = append(d.requests, traffic.ScheduledRequest{At: at, Replica: replica, Intent: i})
 	return i
 }
 
@@ -144,7 +144,7 @@ func (d *draw) together(at time.Duration) {
 		a, b := d.wallets[1+(2*i+d.burst)%ring].ID, d.wallets[1+(2*i+d.burst+1)%ring].ID
 		replica := d.replica()
 		d.add(at, replica, "pay", Pay, Move{From: a, To: b, Amount: d.amount(100)})
-		d.add(at, loadtest.OtherReplica(d.Rand, replica, d.load.Replicas), "pay", Pay, Move{From: b, To: a, Amount: d.amount(100)})
+		d.add(at, traffic.OtherReplica(d.Rand, replica, d.load.Replicas), "pay", Pay, Move{From: b, To: a, Amount: d.amount(100)})
 	}
 	var first string // the first credit's key, which the others use too: keys of different clients are independent
 	for _, w := range d.Perm(ring)[:ringCredits] {
@@ -159,7 +159,7 @@ func (d *draw) together(at time.Duration) {
 			action, m = Credit, Move{To: w.ID, Amount: m.Amount}
 		}
 		d.add(at, replica, "shared", action, m).SharedKey = fmt.Sprintf("shared-%d-%05d", d.load.Seed, d.burst)
-		replica = loadtest.OtherReplica(d.Rand, replica, d.load.Replicas)
+		replica = traffic.OtherReplica(d.Rand, replica, d.load.Replicas)
 	}
 	d.Shuffle(len(d.requests), func(i, j int) { d.requests[i], d.requests[j] = d.requests[j], d.requests[i] })
 }
@@ -178,7 +178,7 @@ func (d *draw) alone(from, until time.Duration) {
 
 // fund opens half of the ring, the savers, and the last two wallets with the sum of all their
 // payments, and the others with almost nothing.
-func fund(random *rand.Rand, wallets []money.Account, intents []*loadtest.Intent) {
+func fund(random *rand.Rand, wallets []money.Account, intents []*traffic.Intent) {
 	asked := map[uuid.UUID]int64{}
 	for _, i := range intents {
 		asked[move(*i).From] += move(*i).Amount
@@ -194,16 +194,16 @@ func fund(random *rand.Rand, wallets []money.Account, intents []*loadtest.Intent
 }
 
 // intend returns a request of the owner of the wallet that pays or is credited.
-func intend(wallets []money.Account, key string, action loadtest.Action, m Move) *loadtest.Intent {
+func intend(wallets []money.Account, key string, action traffic.Action, m Move) *traffic.Intent {
 	at := m.wallet()
-	path := map[loadtest.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}[action]
+	path := map[traffic.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}[action]
 	body := map[string]any{"amount": m.Amount}
 	if action == Pay {
 		body["to"] = m.To
 	}
-	i := &loadtest.Intent{
+	i := &traffic.Intent{
 		Key: key, Action: action, Method: http.MethodPost, Path: "/v1/wallets/" + at.String() + "/" + path,
-		Body: loadtest.Encode(body), Of: m,
+		Body: traffic.Encode(body), Of: m,
 	}
 	for _, id := range []uuid.UUID{m.From, m.To} {
 		if id != uuid.Nil {
@@ -219,7 +219,7 @@ func intend(wallets []money.Account, key string, action loadtest.Action, m Move)
 }
 
 // payer returns the wallet in the path of a request.
-func payer(i loadtest.Intent) uuid.UUID { return move(i).wallet() }
+func payer(i traffic.Intent) uuid.UUID { return move(i).wallet() }
 
 // wallet returns the wallet in the path of a request.
 func (m Move) wallet() uuid.UUID {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 func TestNewPlan_TheHotWalletIsCreditedAndDebitedSeveralTimesAtOnceOnSeveralReplicas(t *testing.T) {
@@ -16,7 +16,7 @@ func TestNewPlan_TheHotWalletIsCreditedAndDebitedSeveralTimesAtOnceOnSeveralRepl
 	hot := money.Accounts(plan)[hotWallet].ID
 	spread := 0
 	for at, requests := range bursts(plan) {
-		credits, debits, replicas := map[*loadtest.Intent]bool{}, map[*loadtest.Intent]bool{}, map[int]bool{}
+		credits, debits, replicas := map[*traffic.Intent]bool{}, map[*traffic.Intent]bool{}, map[int]bool{}
 		for _, s := range requests {
 			if move(*s.Intent).wallet() != hot {
 				continue
@@ -79,7 +79,7 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 }
 
 // duplicated reports whether an intent is sent twice.
-func duplicated(plan loadtest.Plan, request loadtest.ScheduledRequest) bool {
+func duplicated(plan traffic.Plan, request traffic.ScheduledRequest) bool {
 	n := 0
 	for _, s := range load(plan) {
 		if s.Intent == request.Intent {
@@ -94,7 +94,7 @@ func TestNewPlan_SomeOfTheRingAreCreditedWhileTheyPay(t *testing.T) {
 	place := places(plan)
 	credited := map[int]bool{}
 	for at, requests := range bursts(plan) {
-		now := map[*loadtest.Intent]bool{}
+		now := map[*traffic.Intent]bool{}
 		for _, s := range requests {
 			if w := place[move(*s.Intent).wallet()]; s.Intent.Action == Credit && w != hotWallet && w <= ring {
 				credited[w], now[s.Intent] = true, true
@@ -135,7 +135,7 @@ func TestNewPlan_OneKeyIsUsedForTwoWalletsOfOneClientAtOnceOnTwoReplicas(t *test
 	plan := NewPlan(quickLoad)
 	place := places(plan)
 	for at, requests := range bursts(plan) {
-		shared := map[*loadtest.Intent]map[int]bool{}
+		shared := map[*traffic.Intent]map[int]bool{}
 		keys := map[string]bool{}
 		wallets := map[int]bool{}
 		for _, s := range requests {

@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-	"shop/loadtest/scenario/money"
-
 	"github.com/google/uuid"
+
+	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
-var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
+var quickLoad = traffic.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
 // places returns the index of each wallet.
-func places(plan loadtest.Plan) map[uuid.UUID]int {
+func places(plan traffic.Plan) map[uuid.UUID]int {
 	place := map[uuid.UUID]int{}
 	for n, w := range money.Accounts(plan) {
 		place[w.ID] = n
@@ -29,17 +29,17 @@ func places(plan loadtest.Plan) map[uuid.UUID]int {
 }
 
 // load returns the requests of a plan, without those beside the load.
-func load(plan loadtest.Plan) []loadtest.ScheduledRequest {
-	return slices.DeleteFunc(slices.Clone(plan.Schedule), func(s loadtest.ScheduledRequest) bool { return s.Intent.Reads || len(s.Intent.Refusals) > 0 })
+func load(plan traffic.Plan) []traffic.ScheduledRequest {
+	return slices.DeleteFunc(slices.Clone(plan.Schedule), func(s traffic.ScheduledRequest) bool { return s.Intent.Reads || len(s.Intent.Refusals) > 0 })
 }
 
 // bursts returns the requests of a plan by the moment at which they are sent.
-func bursts(plan loadtest.Plan) map[time.Duration][]loadtest.ScheduledRequest {
-	at := map[time.Duration][]loadtest.ScheduledRequest{}
+func bursts(plan traffic.Plan) map[time.Duration][]traffic.ScheduledRequest {
+	at := map[time.Duration][]traffic.ScheduledRequest{}
 	for _, s := range load(plan) {
 		at[s.At] = append(at[s.At], s)
 	}
-	maps.DeleteFunc(at, func(_ time.Duration, requests []loadtest.ScheduledRequest) bool { return len(requests) <= 2 })
+	maps.DeleteFunc(at, func(_ time.Duration, requests []traffic.ScheduledRequest) bool { return len(requests) <= 2 })
 	return at
 }
 
@@ -88,7 +88,7 @@ func TestNewPlan_EachIsSentByTheOwnerOfItsWalletToItsRoute(t *testing.T) {
 
 func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
 	plan := NewPlan(quickLoad)
-	twice := map[loadtest.Action]int{}
+	twice := map[traffic.Action]int{}
 	all := 0
 	for i, request := range plan.Schedule {
 		if i == 0 {
@@ -138,7 +138,7 @@ func TestNewPlan_AmpleWalletsCoverTheirPaymentsAndOthersDoNot(t *testing.T) {
 }
 
 func TestNewPlan_ABurstIsWholeHoweverSmallTheLoad(t *testing.T) {
-	if n := len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Load()); n != walletBurst+savers {
+	if n := len(NewPlan(traffic.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Load()); n != walletBurst+savers {
 		t.Errorf("%d intents, want %d", n, walletBurst+savers)
 	}
 }
@@ -146,8 +146,8 @@ func TestNewPlan_ABurstIsWholeHoweverSmallTheLoad(t *testing.T) {
 func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongTheOperations(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
-	reads, denied, duplicates, givenUp := 0, map[string]bool{}, 0, map[loadtest.Action]int{}
-	byKey := map[string]*loadtest.Intent{}
+	reads, denied, duplicates, givenUp := 0, map[string]bool{}, 0, map[traffic.Action]int{}
+	byKey := map[string]*traffic.Intent{}
 	for _, i := range plan.Intents {
 		byKey[i.Key] = i
 	}
@@ -179,7 +179,7 @@ func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongTheOperations(t *testing.T
 func TestFollowUp_KeysAreReusedForAnotherAmountAndForAnotherKind(t *testing.T) {
 	kinds := map[string]int{}
 	for _, i := range NewPlan(quickLoad).Load() {
-		for _, request := range followUp(loadtest.Record{Intent: *i, Outcome: loadtest.OK}) {
+		for _, request := range followUp(traffic.Record{Intent: *i, Outcome: traffic.OK}) {
 			again := request.Intent
 			kinds[string(i.Action)+" "+string(again.Action)]++
 			if again.Client != i.Client || again.IdempotencyKey() != i.IdempotencyKey() || again.Key == i.Key || !slices.Equal(again.Refusals, []string{keyReused}) {

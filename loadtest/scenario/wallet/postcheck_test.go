@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"github.com/google/uuid"
+
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/scenario/money"
-
-	"github.com/google/uuid"
+	"shop/loadtest/traffic"
 )
 
 // cashier is a service with wallets in memory, and with one named mistake, if any.
@@ -62,12 +62,12 @@ func (c *cashier) serve(w http.ResponseWriter, req *http.Request) {
 	testbed.Created(w, operation1)
 }
 
-func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
+func cashierWith(t *testing.T, wrong string) (*traffic.Run, []money.Account) {
 	t.Helper()
 	wallets := []money.Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New()}}
 	c := &cashier{money: map[string]int64{wallets[0].ID.String(): 100}, keys: map[string]string{}, wrong: wrong}
 	bases := testbed.Serve(t, 2, c.serve)
-	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, New(Environment{}).Classify)
+	run, err := traffic.NewRun(t.Context(), bases, traffic.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, New(Environment{}).Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,14 @@ import (
 	"slices"
 	"time"
 
-	"shop/loadtest"
-	"shop/wallet"
-	"shop/wallet/bonus"
-
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest"
+	"shop/loadtest/traffic"
+	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // credit is a stored credit that was executed.
@@ -108,7 +109,7 @@ type excuses struct {
 	givenUp         map[Move]int       // abandoned credits, which may have a bonus although they are not stored
 }
 
-func excusesOf(t *loadtest.Trial, records []loadtest.Record) excuses {
+func excusesOf(t *loadtest.Trial, records []traffic.Record) excuses {
 	return excuses{lateOperations(records), disturbedOperations(t, records), givenUpCredits(t.Scenario, records)}
 }
 
@@ -148,7 +149,7 @@ func onceByOperation(s loadtest.Scenario) bool {
 
 // lateOperations returns the operations with a request that took at least as long as the shortest
 // time limit after the call.
-func lateOperations(records []loadtest.Record) map[uuid.UUID]bool {
+func lateOperations(records []traffic.Record) map[uuid.UUID]bool {
 	operations := map[uuid.UUID]bool{}
 	for _, r := range records {
 		if late(r) {
@@ -158,16 +159,16 @@ func lateOperations(records []loadtest.Record) map[uuid.UUID]bool {
 	return operations
 }
 
-func late(r loadtest.Record) bool {
-	return slices.ContainsFunc(r.Attempts, func(a loadtest.Attempt) bool { return a.End-a.Start >= wallet.BonusTimeout })
+func late(r traffic.Record) bool {
+	return slices.ContainsFunc(r.Attempts, func(a traffic.Attempt) bool { return a.End-a.Start >= wallet.BonusTimeout })
 }
 
 // givenUpCredits counts the credits that clients abandoned after "busy", and for which the bonus service
 // may have been called.
-func givenUpCredits(s loadtest.Scenario, records []loadtest.Record) map[Move]int {
+func givenUpCredits(s loadtest.Scenario, records []traffic.Record) map[Move]int {
 	credits := map[Move]int{}
 	for _, r := range records {
-		if r.Action == Credit && r.GivesUp && r.Outcome == loadtest.Open && (!onceByOperation(s) || late(r)) {
+		if r.Action == Credit && r.GivesUp && r.Outcome == traffic.Open && (!onceByOperation(s) || late(r)) {
 			credits[move(r.Intent)]++
 		}
 	}
@@ -179,7 +180,7 @@ func givenUpCredits(s loadtest.Scenario, records []loadtest.Record) map[Move]int
 const aftermath = 10 * time.Second
 
 // disturbedOperations returns, under a nemesis, the operations with a request that was under way during a fault or its aftermath.
-func disturbedOperations(t *loadtest.Trial, records []loadtest.Record) map[uuid.UUID]bool {
+func disturbedOperations(t *loadtest.Trial, records []traffic.Record) map[uuid.UUID]bool {
 	disturbed := map[uuid.UUID]bool{}
 	for _, r := range records {
 		if t.Scenario.Fault == loadtest.Nemesis && t.Disturbed(r, aftermath) {

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"shop/loadtest"
+	"shop/loadtest/traffic"
 	"shop/wallet"
 	"shop/wallet/bonus"
-
-	"github.com/google/uuid"
 )
 
 // fair returns the calls of a correct bonus service: for two credits, and for one of them again by
@@ -99,11 +100,11 @@ func TestSideEffects_ALateRequestMayCallAgainExceptInAControl(t *testing.T) {
 					calls[2].Request, calls[2].Attempt = calls[0].Request, 2
 				}
 				strict := len(auditSideEffects(s, calls, credits, excuses{})) > 0
-				records := []loadtest.Record{
-					{Made: uuid.MustParse(operation1), Attempts: []loadtest.Attempt{{End: wallet.BonusTimeout - 1}}},
-					{Made: uuid.MustParse(operation2), Attempts: []loadtest.Attempt{{End: wallet.BonusTimeout - 1}}},
+				records := []traffic.Record{
+					{Made: uuid.MustParse(operation1), Attempts: []traffic.Attempt{{End: wallet.BonusTimeout - 1}}},
+					{Made: uuid.MustParse(operation2), Attempts: []traffic.Attempt{{End: wallet.BonusTimeout - 1}}},
 				}
-				records[late].Attempts = append(records[late].Attempts, loadtest.Attempt{Start: time.Second, End: time.Second + wallet.BonusTimeout})
+				records[late].Attempts = append(records[late].Attempts, traffic.Attempt{Start: time.Second, End: time.Second + wallet.BonusTimeout})
 				must := strict && (late == 1 || s.Expect == loadtest.Violated)
 				if found := auditSideEffects(s, calls, credits, excuses{late: lateOperations(records)}); must != (len(found) > 0) {
 					t.Errorf("%s, called again %s, with a late request of %s: %v", s.Name(), again, operation, found)
@@ -173,10 +174,10 @@ func TestSideEffects_BreachesAreFoundUnderEveryStrategyAndFault(t *testing.T) {
 
 // "busy" says that nothing was credited, but not that the bonus service was not called.
 func TestSideEffects_AnAbandonedCreditMayHaveABonusThatNoWalletHas(t *testing.T) {
-	gaveUp := func(wallet string, amount int64, took time.Duration) loadtest.Record {
-		return loadtest.Record{
-			Intent:  loadtest.Intent{Action: Credit, Of: Move{To: uuid.MustParse(wallet), Amount: amount}, GivesUp: true},
-			Outcome: loadtest.Open, Attempts: []loadtest.Attempt{{Outcome: loadtest.Open, End: took}},
+	gaveUp := func(wallet string, amount int64, took time.Duration) traffic.Record {
+		return traffic.Record{
+			Intent:  traffic.Intent{Action: Credit, Of: Move{To: uuid.MustParse(wallet), Amount: amount}, GivesUp: true},
+			Outcome: traffic.Open, Attempts: []traffic.Attempt{{Outcome: traffic.Open, End: took}},
 		}
 	}
 	calls, credits := fair()
@@ -186,14 +187,14 @@ func TestSideEffects_AnAbandonedCreditMayHaveABonusThatNoWalletHas(t *testing.T)
 		strict := slices.Contains(lockFirst, s.Strategy) && s.Fault == loadtest.NoFault // it is busy before it calls
 		for _, c := range []struct {
 			name     string
-			records  []loadtest.Record
+			records  []traffic.Record
 			breaches int
 		}{
-			{"decided", []loadtest.Record{{Intent: gaveUp(wallet1, 50, 0).Intent, Outcome: loadtest.OK}}, 2},
-			{"of another amount, of another wallet", []loadtest.Record{gaveUp(wallet1, 51, 0), gaveUp(wallet2, 50, 0)}, 2},
-			{"one", []loadtest.Record{gaveUp(wallet1, 50, 0)}, map[bool]int{false: 1, true: 2}[strict]},
-			{"one, which reached a time limit", []loadtest.Record{gaveUp(wallet1, 50, wallet.BonusTimeout)}, 1},
-			{"both", []loadtest.Record{gaveUp(wallet1, 50, time.Minute), gaveUp(wallet1, 50, time.Minute)}, 0},
+			{"decided", []traffic.Record{{Intent: gaveUp(wallet1, 50, 0).Intent, Outcome: traffic.OK}}, 2},
+			{"of another amount, of another wallet", []traffic.Record{gaveUp(wallet1, 51, 0), gaveUp(wallet2, 50, 0)}, 2},
+			{"one", []traffic.Record{gaveUp(wallet1, 50, 0)}, map[bool]int{false: 1, true: 2}[strict]},
+			{"one, which reached a time limit", []traffic.Record{gaveUp(wallet1, 50, wallet.BonusTimeout)}, 1},
+			{"both", []traffic.Record{gaveUp(wallet1, 50, time.Minute), gaveUp(wallet1, 50, time.Minute)}, 0},
 		} {
 			found := auditSideEffects(s, calls, lost, excuses{givenUp: givenUpCredits(s, c.records)})
 			if len(found) != c.breaches {

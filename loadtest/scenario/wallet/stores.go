@@ -16,6 +16,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 	"shop/wallet"
 	"shop/wallet/bonus"
 )
@@ -41,11 +42,11 @@ type Members struct {
 
 // broken lists the breaches of M4: members that differ, and acknowledged operations
 // that were rolled back.
-func (m Members) broken(records []loadtest.Record) []string {
+func (m Members) broken(records []traffic.Record) []string {
 	found := slices.Clone(m.Apart)
 	acknowledged := map[string]string{}
 	for _, r := range records {
-		if r.Outcome == loadtest.OK {
+		if r.Outcome == traffic.OK {
 			acknowledged[r.Made.String()] = r.Key
 		}
 	}

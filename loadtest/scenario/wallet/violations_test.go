@@ -2,14 +2,14 @@
 
 package wallet
 
-import "shop/loadtest"
+import "shop/loadtest/traffic"
 
 // violation is planted in correctWallets by commands, or by an edit of the clients' replies.
 type violation struct {
 	check   string // that must find it
 	name    string
 	do      string
-	replies func(map[string]loadtest.Record)
+	replies func(map[string]traffic.Record)
 	ids     []string
 }
 
@@ -63,32 +63,32 @@ var violations = []violation{
 	{check: "I-ACK done", name: "of another kind", do: update("wallet_operations", byID(operation2), `{"$set": {"kind": "credit"}}`), ids: []string{"k2"}},
 	{check: "I-ACK done", name: "executed for another client", do: update("wallet_operations", byID(operation1), `{"$set": {"client": `+id(client2)+`}}`), ids: []string{"k1"}},
 	{check: "I-ACK done", name: "under another key", do: update("wallet_operations", byID(operation1), `{"$set": {"key": "k9"}}`), ids: []string{"k1"}},
-	{check: "I-ACK done", name: "answered with another amount", replies: forgery("k2", func(r *loadtest.Record) {
+	{check: "I-ACK done", name: "answered with another amount", replies: forgery("k2", func(r *traffic.Record) {
 		r.Body = []byte(`{"id":"` + operation2 + `","wallet":"` + wallet1 + `","kind":"debit","amount":29,"bonus":0}`)
 	}), ids: []string{"k2"}},
-	{check: "I-ACK done", name: "a credit answered as a debit", replies: forgery("k2", func(r *loadtest.Record) { r.Action = Credit }), ids: []string{"k2"}},
-	{check: "I-ACK done", name: "answered without an operation", replies: forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`<html>`) }), ids: []string{"k1"}},
-	{check: "I-ACK done", name: "answered with the key's operation on another wallet", replies: func(records map[string]loadtest.Record) {
-		forgery("s2", func(r *loadtest.Record) {
-			r.Outcome, r.Made, r.Body = loadtest.OK, records["s1"].Made, records["s1"].Body
+	{check: "I-ACK done", name: "a credit answered as a debit", replies: forgery("k2", func(r *traffic.Record) { r.Action = Credit }), ids: []string{"k2"}},
+	{check: "I-ACK done", name: "answered without an operation", replies: forgery("k1", func(r *traffic.Record) { r.Body = []byte(`<html>`) }), ids: []string{"k1"}},
+	{check: "I-ACK done", name: "answered with the key's operation on another wallet", replies: func(records map[string]traffic.Record) {
+		forgery("s2", func(r *traffic.Record) {
+			r.Outcome, r.Made, r.Body = traffic.OK, records["s1"].Made, records["s1"].Body
 		})(records)
 	}, ids: []string{"s2"}},
 	{check: "I-ACK refused", name: "refused, but the refusal is not stored", do: remove("wallet_operations", byID(operation4)), ids: []string{"k4"}},
 	{check: "I-ACK refused", name: "refused, but executed", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
 	{check: "I-REJ", name: "refused, but executed", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
 	{check: "I-REJ", name: "refused because of its key, but executed", do: insert("wallet_operations", `{"client": `+id(client)+`, "key": "shared", "kind": "debit", "amount": {"$numberLong": "5"}, "wallet": `+id(wallet3)+`}`), ids: []string{"s2"}},
-	{check: "I-REJ", name: "never sent, but executed", replies: forgery("k1", func(r *loadtest.Record) {
-		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
+	{check: "I-REJ", name: "never sent, but executed", replies: forgery("k1", func(r *traffic.Record) {
+		r.Outcome, r.Attempts = traffic.Open, []traffic.Attempt{{Outcome: traffic.Open}}
 	}), ids: []string{"k1"}},
-	{check: "I-REJ unasked", name: "without a request", replies: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{operation1}},
+	{check: "I-REJ unasked", name: "without a request", replies: func(records map[string]traffic.Record) { delete(records, "k1") }, ids: []string{operation1}},
 	{check: "I-REJ unasked", name: "requested for another wallet", do: update("wallet_operations", byID(operation2), `{"$set": {"wallet": `+id(wallet3)+`}}`), ids: []string{operation2}},
-	{check: "I-REJ unasked", name: "a refusal without a request", replies: func(records map[string]loadtest.Record) { delete(records, "k4") }, ids: []string{operation4}},
+	{check: "I-REJ unasked", name: "a refusal without a request", replies: func(records map[string]traffic.Record) { delete(records, "k4") }, ids: []string{operation4}},
 	{check: "M1 planned", name: "balance and opening both raised", do: raisedAlike, ids: []string{"off by 100"}},
 	{check: "M1 planned", name: "a wallet that is not in the plan", do: walletBeside, ids: []string{"off by 70"}},
 	{check: "M2 planned", name: "balance and opening both raised", do: raisedAlike, ids: []string{wallet3}},
 	{check: "M2 planned", name: "a wallet that is not in the plan", do: walletBeside, ids: []string{operation1}},
 	{check: "M2 planned", name: "a missing wallet", do: removedWallet, ids: []string{wallet3}},
-	{check: "I-REJ", name: "abandoned after busy, but executed", replies: forgery("k2", func(r *loadtest.Record) { r.Outcome = loadtest.Open }), ids: []string{"k2"}},
+	{check: "I-REJ", name: "abandoned after busy, but executed", replies: forgery("k2", func(r *traffic.Record) { r.Outcome = traffic.Open }), ids: []string{"k2"}},
 	{check: "I-REJ", name: "executed under the key of another amount", do: insert("wallet_operations", `{"client": `+id(client)+`, "key": "k1", "kind": "credit", "amount": {"$numberLong": "101"}, "wallet": `+id(wallet1)+`}`), ids: []string{"reuse-credit-k1"}},
 	{check: "I-REJ unasked", name: "another amount than requested", do: update("wallet_operations", byID(operation2), `{"$set": {"amount": {"$numberLong": "31"}}}`), ids: []string{operation2}},
 	{check: "I-REJ unasked", name: "paid to another wallet", do: update("wallet_operations", byID(operation3), `{"$set": {"to": `+id(wallet3)+`}}`), ids: []string{operation3}},

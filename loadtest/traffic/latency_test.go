@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"net/http"
@@ -70,7 +70,7 @@ func TestLatency_CountsFromThePlannedStartToTheDecision(t *testing.T) {
 		{"given up", planned(Intent{GivesUp: true}, Open, answered(100, 120, Open, 503)), Latency{FirstAnswer: one(20), Lag: one(0)}},
 		{"a read", planned(Intent{Reads: true}, OK, answered(100, 105, OK, 200)), Latency{Reads: one(5), Lag: one(0)}},
 	} {
-		if diff := cmp.Diff(c.want, latencyOf([]Record{c.record}, time.Second)); diff != "" {
+		if diff := cmp.Diff(c.want, LatencyOf([]Record{c.record}, time.Second)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -86,7 +86,7 @@ func TestLagging_ALateGeneratorMakesARunInconclusive(t *testing.T) {
 		{P50: 900, P99: 1 * second, Max: 9 * second}: 0,
 		{P50: 1, P99: 1*second + 1}:                  1,
 	} {
-		if got := lagging(lag); len(got) != want {
+		if got := Lagging(lag); len(got) != want {
 			t.Errorf("%+v: %q, want %d reasons", lag, got, want)
 		}
 	}
@@ -109,7 +109,7 @@ func TestRun_LatenciesOfASlowServiceCountFromThePlannedTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
-	run.followUp = func(r Record) []ScheduledRequest {
+	run.Follow = func(r Record) []ScheduledRequest {
 		if r.Key == "first" {
 			return []ScheduledRequest{{planned, 0, buy("follow-up")}}
 		}
@@ -148,15 +148,15 @@ func TestRun_AGeneratorThatIsLateIsMeasured(t *testing.T) {
 	}
 	t.Cleanup(run.Close)
 	run.Send(t.Context(), []ScheduledRequest{{-3 * time.Second, 0, buy("late")}})
-	lag := latencyOf(run.History.Records(), run.History.Now()).Lag
-	if lag.N != 1 || lag.P99 < 3000 || len(lagging(lag)) != 1 {
+	lag := LatencyOf(run.History.Records(), run.History.Now()).Lag
+	if lag.N != 1 || lag.P99 < 3000 || len(Lagging(lag)) != 1 {
 		t.Errorf("%+v, want 3 s at least, and the run to show nothing", lag)
 	}
 }
 
 // The page of the report and docs/results.md define p50 and p99.
 func TestLatency_IsDefinedWhereItIsShown(t *testing.T) {
-	for _, page := range []string{"report/report.html", "../docs/results.md"} {
+	for _, page := range []string{"../report/report.html", "../../docs/results.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil || !strings.Contains(string(text), "from the planned start of a key to its decision") {
 			t.Errorf("%s does not say from when to when latencies are (%v)", page, err)

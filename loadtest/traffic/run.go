@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"bytes"
@@ -26,10 +26,10 @@ import (
 // Run sends one plan to some replicas, until every key is decided.
 type Run struct {
 	*Retrier
-	recorder *Recorder
+	Recorder *Recorder
 	retrying context.Context // ends when the time for retries is over
 	end      context.CancelFunc
-	followUp func(Record) []ScheduledRequest // what clients send after a success; may be nil
+	Follow   func(Record) []ScheduledRequest // what clients send after a success; may be nil
 }
 
 // maxConns bounds the connections to each replica. It is more than are needed at once, so that no request
@@ -37,7 +37,7 @@ type Run struct {
 const (
 	maxConns      = 64
 	clientTimeout = 10 * time.Second
-	grace         = 20 * time.Second // after the last scheduled request, until every key must be decided
+	Grace         = 20 * time.Second // after the last scheduled request, until every key must be decided
 )
 
 // NewRun returns a Run that has sent nothing yet. Its undecided keys are retried for at most retryFor.
@@ -53,13 +53,13 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 		}
 		numbers[u.Host] = n
 	}
-	r := &Run{recorder: &Recorder{History: NewHistory(), Header: headers.Key, Replicas: numbers, Classify: classify, Stored: stored}}
+	r := &Run{Recorder: &Recorder{History: NewHistory(), Header: headers.Key, Replicas: numbers, Classify: classify, Stored: stored}}
 	r.retrying, r.end = context.WithTimeout(ctx, retryFor)
-	r.Retrier = NewRetrier(r.recorder.Client(maxConns, clientTimeout), bases, headers, r.recorder.History)
-	r.recorder.Undecided = func(record *Record) { r.Retry(r.retrying, record) }
-	r.recorder.Decided = func(record Record) {
-		if r.followUp != nil {
-			r.FollowUp(r.retrying, r.followUp(record))
+	r.Retrier = NewRetrier(r.Recorder.Client(maxConns, clientTimeout), bases, headers, r.Recorder.History)
+	r.Recorder.Undecided = func(record *Record) { r.Retry(r.retrying, record) }
+	r.Recorder.Decided = func(record Record) {
+		if r.Follow != nil {
+			r.FollowUp(r.retrying, r.Follow(record))
 		}
 	}
 	return r, nil
@@ -139,7 +139,7 @@ func (r *Run) Close() {
 
 // read reads one field of a JSON answer.
 func read(ctx context.Context, url string, header http.Header, field string) (n int64, err error) {
-	body, err := fetch(ctx, url, header)
+	body, err := Fetch(ctx, url, header)
 	if err != nil {
 		return 0, err
 	}
@@ -155,7 +155,7 @@ func read(ctx context.Context, url string, header http.Header, field string) (n 
 var private = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // fetch reads a resource.
-func fetch(ctx context.Context, url string, header http.Header) ([]byte, error) {
+func Fetch(ctx context.Context, url string, header http.Header) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"net"
@@ -39,7 +39,7 @@ func TestRun_FollowUpsAreRecordedAndRetriedUntilTheyAreDecided(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
-	run.followUp = func(r Record) (requests []ScheduledRequest) {
+	run.Follow = func(r Record) (requests []ScheduledRequest) {
 		if r.Key == "hold" {
 			requests = []ScheduledRequest{{0, 0, buy("post-hold")}, {0, 1, buy("void-hold")}}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func percentiles(all []time.Duration) Percentiles {
 
 // latencyOf measures the keys of a load that ended at end. A key that was not decided by then counts with
 // the time until end, the least that it can have taken. An abandoned key counts in FirstAnswer only.
-func latencyOf(records []Record, end time.Duration) Latency {
+func LatencyOf(records []Record, end time.Duration) Latency {
 	var decided, answered, reads, lag []time.Duration
 	for _, r := range records {
 		if started, was := r.started(); was {
@@ -54,7 +54,7 @@ func latencyOf(records []Record, end time.Duration) Latency {
 		switch {
 		case r.Reads:
 			reads = append(reads, took)
-		case !r.abandoned():
+		case !r.Abandoned():
 			decided = append(decided, took)
 		}
 		if first, was := r.firstAnswer(); was && !r.Reads {
@@ -105,7 +105,7 @@ func (r Record) earliest(counts func(Attempt) bool) (at time.Duration, was bool)
 const LagBound = time.Second
 
 // lagging returns a reason for an inconclusive run if the generator lagged.
-func lagging(lag Percentiles) []string {
+func Lagging(lag Percentiles) []string {
 	if lag.P99 <= milliseconds(LagBound) {
 		return nil
 	}

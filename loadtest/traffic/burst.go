@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"context"
@@ -89,7 +89,7 @@ func (r *Run) warm(ctx context.Context, schedule []ScheduledRequest) {
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.Bases[replica], "/")+"/", nil)
 				var res *http.Response
 				if err == nil {
-					res, err = r.recorder.Next.RoundTrip(req)
+					res, err = r.Recorder.Next.RoundTrip(req)
 				}
 				came.Done()
 				if err != nil {

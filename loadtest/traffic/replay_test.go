@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func decidedRun(t *testing.T, decided string, problem func() string) *Run {
 func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) {
 	for decided, diverges := range map[string]bool{order1: false, order2: true} {
 		run := decidedRun(t, decided, func() string { return "" })
-		if n, silent := run.Replay(t.Context(), grace); n != 1 || len(silent) != 0 {
+		if n, silent := run.Replay(t.Context(), Grace); n != 1 || len(silent) != 0 {
 			t.Errorf("%d replays, want 1; silent: %v", n, silent)
 		}
 		if r := run.History.Record("bought"); r.Diverged != diverges || diverges && !(strings.Contains(r.Differs, order1) && strings.Contains(r.Differs, order2)) {
@@ -54,13 +54,13 @@ func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
 		}
 		return ""
 	})
-	if n, silent := run.Replay(t.Context(), grace); n != 1 || len(silent) != 0 || requests.Load() != 2 {
+	if n, silent := run.Replay(t.Context(), Grace); n != 1 || len(silent) != 0 || requests.Load() != 2 {
 		t.Errorf("busy once: %d answered of 1, silent %v, requests %d times, want 2", n, silent, requests.Load())
 	}
 	run = decidedRun(t, order1, func() string { return "busy" })
 	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	if n, silent := run.Replay(ctx, grace); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
+	if n, silent := run.Replay(ctx, Grace); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
 		t.Errorf("busy for ever: %d answered, silent %v; want the key to be named", n, silent)
 	}
 }

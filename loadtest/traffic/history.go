@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package traffic
 
 import (
 	"bytes"
@@ -119,7 +119,7 @@ func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 	case r.Outcome.Final() && !was.Final():
 		now := *r
 		return nil, &now
-	case r.Outcome.Final() || r.retried || r.abandoned():
+	case r.Outcome.Final() || r.retried || r.Abandoned():
 		return nil, nil
 	}
 	r.retried = true
@@ -151,12 +151,12 @@ func (h *History) learn(r *Record, a Attempt, body []byte) {
 	case (a.Outcome == OK || a.Stored) && !h.same(*r, a, body):
 		r.Diverged = true
 	case a.Outcome == OK && !bytes.Equal(was.Body, body):
-		r.Reworded = fmt.Sprintf("%s, and %s", brief(was.Body), brief(body))
+		r.Reworded = fmt.Sprintf("%s, and %s", Brief(was.Body), Brief(body))
 	}
 	r.duplicate = r.Outcome == OK && a.Duplicate
 	if r.Diverged && r.Differs == "" {
-		first := was.deciding()
-		r.Differs = fmt.Sprintf("%d %s, and %d %s", first.Status, brief(was.Body), a.Status, brief(body))
+		first := was.Deciding()
+		r.Differs = fmt.Sprintf("%d %s, and %d %s", first.Status, Brief(was.Body), a.Status, Brief(body))
 	}
 	if r.Outcome == OK {
 		var answer struct{ ID uuid.UUID }
@@ -175,7 +175,7 @@ func (h *History) same(r Record, a Attempt, body []byte) bool {
 // briefly bounds the answers in Record.Differs.
 const briefly = 200
 
-func brief(body []byte) string {
+func Brief(body []byte) string {
 	if len(body) > briefly {
 		return strings.ToValidUTF8(string(body[:briefly]), "") + "…"
 	}
@@ -184,7 +184,7 @@ func brief(body []byte) string {
 
 // abandoned reports whether the client does not retry the key, although it is undecided: all its attempts
 // are known to have done nothing.
-func (r *Record) abandoned() bool { return r.GivesUp && r.Outcome == Open && len(r.Attempts) > 0 }
+func (r *Record) Abandoned() bool { return r.GivesUp && r.Outcome == Open && len(r.Attempts) > 0 }
 
 // Record returns a copy of the record of a key; the zero Record if the key is not registered.
 func (h *History) Record(key string) Record {
@@ -250,7 +250,7 @@ func (r Record) Sent() bool {
 
 // deciding returns the attempt that decided the key, a Duplicate only if there is no other; the zero Attempt if
 // none did.
-func (r Record) deciding() (decided Attempt) {
+func (r Record) Deciding() (decided Attempt) {
 	for _, a := range r.Attempts {
 		if a.Outcome != r.Outcome || !a.Outcome.Final() {
 			continue
@@ -269,7 +269,7 @@ func (r Record) deciding() (decided Attempt) {
 // start of its first attempt to the answer that decided its key (0 if none did). The span of a read is
 // that of the attempt that decided it.
 func (r Record) Times() (begun, answered time.Duration) {
-	decided := r.deciding()
+	decided := r.Deciding()
 	if r.Reads {
 		return decided.Start, decided.End
 	}
@@ -283,10 +283,10 @@ func (r Record) Times() (begun, answered time.Duration) {
 
 // Status returns the status of the answer that decided the key, else that of the last answer; 0 if there
 // is none.
-func (r Record) Status() int { return cmp.Or(r.deciding().Status, r.Last().Status) }
+func (r Record) Status() int { return cmp.Or(r.Deciding().Status, r.Last().Status) }
 
 // Problem returns the problem of the answer that decided the key; "" if none did.
-func (r Record) Problem() string { return r.deciding().Problem }
+func (r Record) Problem() string { return r.Deciding().Problem }
 
 // Refused reports whether this refusal decided the key.
 func (r Record) Refused(problem string) bool {
