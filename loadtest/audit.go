@@ -165,7 +165,7 @@ func (t *Trial) result(records []traffic.Record, evidence map[string]int64) Resu
 		result.Missed = append(result.Missed, t.failed.Error())
 		result.Inconclusive = result.Missed
 	}
-	for name, n := range t.Replicas.counters.Sum() {
+	for name, n := range t.Replicas.Counters.Sum() {
 		if _, known := result.Evidence[name]; !known {
 			result.Evidence[name] = n
 		}

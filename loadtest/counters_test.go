@@ -15,10 +15,10 @@ import (
 )
 
 func TestReadCounters_AddsUpWhatIsEvidenceAndLeavesTheRest(t *testing.T) {
-	counters := NewCounters(&Flow{Name: "inventory", Counted: []string{"guard_tripped"}})
+	counters := guard()
 	read := func(page string) (map[string]*dto.MetricFamily, error) {
 		bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) })
-		return scrape(t.Context(), strings.TrimPrefix(bases[0], "http://"))
+		return Scrape(t.Context(), strings.TrimPrefix(bases[0], "http://"))
 	}
 	metrics, err := read(testbed.Metrics)
 	if err != nil {

@@ -3,19 +3,11 @@
 package loadtest
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"shop/loadtest/fault"
 	"shop/loadtest/traffic"
@@ -171,87 +163,6 @@ func metFault(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 		}
 	}
 	return false
-}
-
-// Counters add up the counters in /metrics of all replicas, over their restarts. They explain what
-// happened inside. No verdict depends on them: a replica can count lock requests that it never sends.
-type Counters struct {
-	flow *Flow
-	wait time.Duration // limit for the answer of one process
-	mu   sync.Mutex
-	kept map[string]int64
-}
-
-// NewCounters returns empty Counters for the lock events of all replicas, and for the events that the flow
-// names (Flow.Counted); a nil flow names none.
-func NewCounters(of *Flow) *Counters {
-	return &Counters{flow: of, wait: scrapeWait, kept: map[string]int64{}}
-}
-
-// scrapeWait is short: a replica that is about to be killed must not delay its end.
-const scrapeWait = time.Second
-
-// Keep adds the counters of the process behind addr. Call it once, right before the process ends. A
-// process that does not answer adds nothing.
-func (c *Counters) Keep(ctx context.Context, addr string) {
-	ctx, cancel := context.WithTimeout(ctx, c.wait)
-	defer cancel()
-	metrics, err := scrape(ctx, addr)
-	if err != nil {
-		return
-	}
-	counts := c.read(metrics)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, n := range counts {
-		c.kept[name] += n
-	}
-}
-
-// Sum returns the counters added so far.
-func (c *Counters) Sum() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.kept)
-}
-
-// scrape reads the /metrics of one process.
-func scrape(ctx context.Context, addr string) (map[string]*dto.MetricFamily, error) {
-	text, err := traffic.Fetch(ctx, "http://"+addr+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	metrics, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	return metrics, nil
-}
-
-func (c *Counters) read(metrics map[string]*dto.MetricFamily) map[string]int64 {
-	counts := map[string]int64{}
-	add := func(metric, prefix string, kinds []string) {
-		for _, m := range metrics[metric].GetMetric() {
-			if kind := label(m, "kind"); slices.Contains(kinds, kind) {
-				counts[prefix+kind] += int64(m.GetCounter().GetValue())
-			}
-		}
-	}
-	add("locking_events_total", "lock_", []string{"busy", "timed_out", "lost", "acquired"})
-	if c.flow != nil {
-		add(c.flow.Name+"_events_total", "", c.flow.Counted)
-	}
-	return counts
-}
-
-func label(metric *dto.Metric, name string) string {
-	for _, pair := range metric.GetLabel() {
-		if pair.GetName() == name {
-			return pair.GetValue()
-		}
-	}
-	return ""
 }
 
 // OverlapsLeast is the number of Overlaps without which a run shows nothing: two bursts of the smallest size, on

@@ -3,12 +3,16 @@
 package loadtest
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
 	"shop/loadtest/traffic"
 )
 
@@ -52,10 +56,13 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T)
 
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}}, Replicas: &Replicas{counters: NewCounters(nil)}, Monitored: map[string]int64{"lock_calls": 7},
+		Scenario: Scenario{Flow: &Flow{}}, Replicas: At(), Monitored: map[string]int64{"lock_calls": 7},
 		Run: &traffic.Run{Retrier: &traffic.Retrier{History: traffic.NewHistory()}},
 	}
-	r.Replicas.counters.kept["lock_acquired"] = 7
+	page := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testbed.Metrics) })
+	if r.Replicas.Counters.Keep(t.Context(), strings.TrimPrefix(page[0], "http://")); r.Replicas.Counters.Sum()["lock_busy"] == 0 {
+		t.Fatal("nothing was counted")
+	}
 	epoch := r.History.Epoch
 	kill := func(replica int, at time.Duration) fault.Event {
 		return fault.Event{At: epoch.Add(at), Until: epoch.Add(at + time.Second), Seen: map[string]int64{"crashes": 1}, Replica: replica, Ends: true}
@@ -66,7 +73,7 @@ func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	if e["redis_kills"] != 2 || e["lock_calls"] != 7 {
 		t.Errorf("the sum of all events, and what the monitor saw: %v", e)
 	}
-	if _, is := e["lock_acquired"]; is {
+	if _, is := e["lock_busy"]; is {
 		t.Error("what replicas count about themselves is evidence")
 	}
 	for _, c := range []struct {

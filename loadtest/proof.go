@@ -180,7 +180,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if t.Replicas, err = StartReplicas(ctx, program, p.Load.Replicas, t.Scenario.Flow); err != nil {
+	if t.Replicas, err = StartReplicas(ctx, program, p.Load.Replicas, NewCounters(t.Scenario.Flow.Name, t.Scenario.Flow.Counted...)); err != nil {
 		return Result{}, err
 	}
 	defer t.Replicas.KillAll()

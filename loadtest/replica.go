@@ -44,7 +44,7 @@ const (
 type Replicas struct {
 	program  Program
 	all      []*replica
-	counters *Counters
+	Counters *Counters
 	UnderWay func(n int) int  // how many requests replica n has not answered; may be nil
 	sidecar  *sidecar         // nil without one
 	marks    []net.PacketConn // reserve the ports
@@ -59,10 +59,9 @@ type replica struct {
 	process
 }
 
-// StartReplicas starts n replicas and waits until all are ready. The counters that are read from them
-// include those of the flow, unless it is nil.
-func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, error) {
-	rs := &Replicas{program: p, counters: NewCounters(of), busyWait: busyWait}
+// StartReplicas starts n replicas and waits until all are ready.
+func StartReplicas(ctx context.Context, p Program, n int, counters *Counters) (*Replicas, error) {
+	rs := &Replicas{program: p, Counters: counters, busyWait: busyWait}
 	addrs, marks, err := freeAddrs(2 * n)
 	if err != nil {
 		return nil, err
@@ -125,6 +124,33 @@ func closeAll(marks []net.PacketConn) {
 	}
 }
 
+// At returns Replicas that run already at these addresses. They can be asked, but neither started nor ended.
+func At(addrs ...string) *Replicas {
+	rs := &Replicas{Counters: NewCounters("")}
+	for _, addr := range addrs {
+		rs.all = append(rs.all, &replica{addr: addr, metrics: addr})
+	}
+	return rs
+}
+
+// Process is a process of the service that runs now.
+type Process struct {
+	Name    string
+	PID     int
+	Metrics string // the address of its /metrics; "": it has none
+}
+
+// Processes returns the replicas, and the sidecar if there is one.
+func (rs *Replicas) Processes() (all []Process) {
+	for n, r := range rs.all {
+		all = append(all, Process{fmt.Sprintf("replica %d", n+1), r.pid(), r.metrics})
+	}
+	if rs.sidecar != nil {
+		all = append(all, Process{"sidecar", rs.sidecar.pid(), ""})
+	}
+	return all
+}
+
 // Len returns the number of replicas.
 func (rs *Replicas) Len() int { return len(rs.all) }
 
@@ -149,7 +175,7 @@ const (
 // if it had answered everything. The counters of the replica are read before. Kill returns when the
 // client has seen that every request under way is cut off.
 func (rs *Replicas) Kill(ctx context.Context, n int) error {
-	rs.counters.Keep(ctx, rs.all[n].metrics)
+	rs.Counters.Keep(ctx, rs.all[n].metrics)
 	for end := time.Now().Add(rs.busyWait); ; {
 		rs.awaitWork(n, end)
 		rs.all[n].signal(syscall.SIGSTOP)
@@ -235,7 +261,7 @@ func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(sysca
 func (rs *Replicas) Stop(ctx context.Context) {
 	rs.sidecar.stop()
 	for _, r := range rs.all {
-		rs.counters.Keep(ctx, r.metrics)
+		rs.Counters.Keep(ctx, r.metrics)
 	}
 	var ending []<-chan struct{}
 	for _, r := range rs.all {

@@ -15,16 +15,14 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-func TestMain(m *testing.M) { testbed.Main(m) }
-
 func replicaProgram(t *testing.T, mode string) Program {
 	t.Helper()
 	t.Setenv("SHOP_STRATEGY", "naive") // must not reach a replica
 	return Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
 }
 
-// guard is a flow that counts the events of these tests' replicas.
-var guard = &Flow{Name: "inventory", Counted: []string{"guard_tripped"}}
+// guard counts an event of these tests' replicas.
+func guard() *Counters { return NewCounters("inventory", "guard_tripped") }
 
 // alive waits as long as a busy machine may need; a dead replica refuses at once.
 func alive(addr string) bool { return aliveWithin(addr, 30*time.Second) }
@@ -42,12 +40,12 @@ func TestReplicas_ARestartedReplicaKeepsItsAddressAndItsCounts(t *testing.T) {
 	adopted := 0
 	program := replicaProgram(t, "good")
 	program.Adopt = func(int) error { adopted++; return nil }
-	replicas, err := StartReplicas(t.Context(), program, 1, guard)
+	replicas, err := StartReplicas(t.Context(), program, 1, guard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer replicas.KillAll()
-	replicas.busyWait, replicas.counters.wait = time.Minute, time.Minute // a busy machine is slow
+	replicas.busyWait, replicas.Counters.wait = time.Minute, time.Minute // a busy machine is slow
 	addr := replicas.all[0].addr
 	// Idle; busy, and idle again when it is stopped: it goes on; busy, and still so when it is
 	// stopped; killed, and its client does not know yet; known to be cut off.
@@ -72,13 +70,13 @@ func TestReplicas_ARestartedReplicaKeepsItsAddressAndItsCounts(t *testing.T) {
 	if alive(addr) {
 		t.Error("stopped, and it still answers")
 	}
-	if n := replicas.counters.Sum()["guard_tripped"]; n != 6 || adopted != 2 {
+	if n := replicas.Counters.Sum()["guard_tripped"]; n != 6 || adopted != 2 {
 		t.Errorf("counted %d, adopted %d; want 6, of two lives with 3 each, and 2", n, adopted)
 	}
 }
 
 func TestReplicas_AStoppedReplicaIsReportedAndCanBeDestroyed(t *testing.T) {
-	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, guard)
+	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, guard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +103,7 @@ func TestReplicas_AStoppedReplicaIsReportedAndCanBeDestroyed(t *testing.T) {
 }
 
 func TestReplicas_AFailedStartReturnsTheEndOfTheLogAndLeavesNoProcess(t *testing.T) {
-	_, err := StartReplicas(t.Context(), replicaProgram(t, "broken"), 2, nil)
+	_, err := StartReplicas(t.Context(), replicaProgram(t, "broken"), 2, NewCounters(""))
 	if err == nil || !strings.Contains(err.Error(), "no database") {
 		t.Errorf("error %v, want the replica's last words", err)
 	}

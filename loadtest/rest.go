@@ -4,6 +4,7 @@ package loadtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -98,19 +99,11 @@ func (t *Trial) afterLoad(ctx context.Context) {
 // can see them.
 func (t *Trial) figures(ctx context.Context) (all []Figure, err error) {
 	idle := map[string]int64{} // by server
-	for n, r := range t.Replicas.all {
-		of, err := r.figures(ctx, fmt.Sprintf("replica %d", n+1), idle)
+	for _, p := range t.Replicas.Processes() {
+		of, err := figuresOf(ctx, p, idle)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
-		all = append(all, of...)
-	}
-	if s := t.Replicas.sidecar; s != nil {
-		of, err := processFigures("sidecar", s.pid(), 0)
-		if err != nil {
-			return nil, err
-		}
-		of[1].Slack = 20 // it has pools of its own
 		all = append(all, of...)
 	}
 	of, err := t.postgresFigures(ctx, idle["postgres"])
@@ -127,41 +120,48 @@ func (t *Trial) figures(ctx context.Context) (all []Figure, err error) {
 	return all, nil
 }
 
-// figures reads those of a replica, and adds its idle connections to idle.
-func (r *replica) figures(ctx context.Context, name string, idle map[string]int64) ([]Figure, error) {
-	metrics, err := scrape(ctx, r.metrics)
+// figuresOf reads those of a process, and adds its idle connections to idle.
+func figuresOf(ctx context.Context, p Process, idle map[string]int64) ([]Figure, error) {
+	if p.Metrics == "" {
+		of, err := outside(p, 0)
+		if err == nil {
+			of[1].Slack = 20 // its pools do not say what is idle
+		}
+		return of, err
+	}
+	metrics, err := Scrape(ctx, p.Metrics)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	goroutines, kept := metrics["go_goroutines"].GetMetric(), int64(0)
 	if len(goroutines) == 0 {
-		return nil, fmt.Errorf("%s: no go_goroutines in its /metrics", name)
+		return nil, errors.New("no go_goroutines in its /metrics")
 	}
 	for _, m := range metrics["pool_connections"].GetMetric() {
-		if label(m, "state") == "idle" {
+		if Label(m, "state") == "idle" {
 			n := int64(m.GetGauge().GetValue())
-			idle[label(m, "server")] += n
+			idle[Label(m, "server")] += n
 			kept += n
 		}
 	}
-	of, err := processFigures(name, r.pid(), kept)
-	return append(of, Figure{Name: name + ": goroutines", After: int64(goroutines[0].GetGauge().GetValue()), Slack: 20}), err
+	of, err := outside(p, kept)
+	return append(of, Figure{Name: p.Name + ": goroutines", After: int64(goroutines[0].GetGauge().GetValue()), Slack: 20}), err
 }
 
-// processFigures reads those of a process from outside. idle of its open files are connections in pools.
-func processFigures(name string, pid int, idle int64) ([]Figure, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// outside reads the figures of a process that the kernel knows. idle of its open files are connections in pools.
+func outside(p Process, idle int64) ([]Figure, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID))
 	if err != nil {
 		return nil, err
 	}
 	var size, resident int64 // in pages
 	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
-		return nil, fmt.Errorf("memory of %s: %w", name, err)
+		return nil, fmt.Errorf("its memory: %w", err)
 	}
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID))
 	return []Figure{
-		{Name: name + ": memory, MiB", After: resident * int64(os.Getpagesize()) >> 20, Slack: 64},
-		{Name: name + ": open files", After: int64(len(files)) - idle, Slack: 10},
+		{Name: p.Name + ": memory, MiB", After: resident * int64(os.Getpagesize()) >> 20, Slack: 64},
+		{Name: p.Name + ": open files", After: int64(len(files)) - idle, Slack: 10},
 	}, err
 }
 

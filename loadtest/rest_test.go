@@ -4,6 +4,7 @@ package loadtest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,14 +20,24 @@ import (
 // resting returns a trial of a nemesis with one replica, after the readings before the load.
 func resting(t *testing.T, mode string, figures func(context.Context, *Trial, map[string]int64) ([]Figure, error)) *Trial {
 	t.Helper()
-	replicas, err := StartReplicas(t.Context(), replicaProgram(t, mode), 1, nil)
+	program := Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
+	replicas, err := StartReplicas(t.Context(), program, 1, NewCounters(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(replicas.KillAll)
+	db, err := CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest rest %d %d", os.Getpid(), time.Now().UnixNano()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	flow := nemesisFlow()
 	trial := &Trial{
-		Scenario: flow.Safe("good", Nemesis), Postgres: ownDatabase(t).URL, Replicas: replicas, Clients: []Credentials{{}},
+		Scenario: flow.Safe("good", Nemesis), Postgres: db.URL, Replicas: replicas, Clients: []Credentials{{}},
 		proof: &Proof{Figures: figures, Grace: time.Nanosecond, LockTTL: map[string]time.Duration{flow.Name: -LiveMargin}}, // no lock has to expire
 	}
 	if err := trial.begin(t.Context()); err != nil {
@@ -117,9 +128,8 @@ pool_connections{server="postgres",state="in_use"} 9
 pool_connections{server="redis",state="idle"} 2
 `
 	bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) })
-	idle, r := map[string]int64{}, &replica{metrics: strings.TrimPrefix(bases[0], "http://")}
-	r.cmd = &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}
-	got, err := r.figures(t.Context(), "replica 1", idle)
+	idle := map[string]int64{}
+	got, err := figuresOf(t.Context(), Process{"replica 1", os.Getpid(), strings.TrimPrefix(bases[0], "http://")}, idle)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestSidecar_IsStartedAgainWhenItEndsAndStoppedBeforeTheReplicas(t *testing.
 	born := make(chan int, 10)
 	program.Adopt = func(pid int) error { born <- pid; return nil }
 	program.Sidecar = func() []string { return testbed.ReplicaArgs("good")(0, "127.0.0.1:0", "127.0.0.1:0") }
-	replicas, err := StartReplicas(t.Context(), program, 1, nil)
+	replicas, err := StartReplicas(t.Context(), program, 1, NewCounters(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestSidecar_KilledWithTheReplicasAlsoWhileItCannotStart(t *testing.T) {
 	program := replicaProgram(t, "good")
 	tried := make(chan bool, 100)
 	program.Sidecar = func() []string { tried <- true; return testbed.ReplicaArgs("broken")(0, "", "") }
-	replicas, err := StartReplicas(t.Context(), program, 1, nil)
+	replicas, err := StartReplicas(t.Context(), program, 1, NewCounters(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSidecar_KilledWithTheReplicasAlsoWhileItCannotStart(t *testing.T) {
 }
 
 func TestReplicas_CanBePausedAndResumedAndReportTheirEnd(t *testing.T) {
-	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, nil)
+	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, NewCounters(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestReplicas_AReplicaThatKillsItselfHasStartedOneThatFailsHasNot(t *testing
 	program := replicaProgram(t, "good")
 	args := program.Args
 	program.Args = func(n int, listen, metrics string) []string { return args(n, listen, metrics)[:1] }
-	replicas := &Replicas{program: program, all: []*replica{{addr: "127.0.0.1:1", metrics: "127.0.0.1:1"}}, counters: NewCounters(nil)}
+	replicas := &Replicas{program: program, all: []*replica{{addr: "127.0.0.1:1", metrics: "127.0.0.1:1"}}, Counters: NewCounters("")}
 	if err := replicas.Start(t.Context(), 0, "suicide", "", ""); err != nil {
 		t.Errorf("a SIGKILL by its own hand: %v", err)
 	}

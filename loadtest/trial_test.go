@@ -42,7 +42,7 @@ func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 	})
 	r := &Trial{
 		Scenario: Scenario{Flow: &Flow{Stored: []string{"seat-taken"}}}, proof: &Proof{}, Clients: []Credentials{{}},
-		Replicas: &Replicas{all: []*replica{{addr: strings.TrimPrefix(bases[0], "http://")}}}, duration: time.Minute,
+		Replicas: At(strings.TrimPrefix(bases[0], "http://")), duration: time.Minute,
 	}
 	if err := r.begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestTrial_AFaultThatFailsIsAReasonForASecondRun(t *testing.T) {
 			Watch: func(context.Context, *Trial) ([]Sample, error) { return nil, nil },
 		}},
 		proof: &Proof{Tick: func(string) {}}, Clients: []Credentials{{}}, fault: failing{},
-		Replicas: &Replicas{counters: &Counters{}, all: []*replica{{addr: strings.TrimPrefix(bases[0], "http://")}}},
+		Replicas: At(strings.TrimPrefix(bases[0], "http://")),
 	}
 	if err := r.begin(t.Context()); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func overHTTP(ctx context.Context, p place, c comparison, strategy string, over 
 		return s, err
 	}
 	program.Logs, program.Spawn = logs, stack.Spawn
-	replicas, err := loadtest.StartReplicas(ctx, program, c.Processes, nil)
+	replicas, err := loadtest.StartReplicas(ctx, program, c.Processes, loadtest.NewCounters(""))
 	if err != nil {
 		return s, err
 	}
