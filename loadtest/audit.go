@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -65,7 +66,7 @@ func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := WaitQuiet(ctx, conn, QuietWait); err != nil {
+	if err := site.WaitQuiet(ctx, conn, site.QuietWait); err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}

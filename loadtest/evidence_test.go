@@ -13,6 +13,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
 
@@ -56,7 +57,7 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T)
 
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}}, Replicas: At(), Monitored: map[string]int64{"lock_calls": 7},
+		Scenario: Scenario{Flow: &Flow{}}, Replicas: site.At(), Monitored: map[string]int64{"lock_calls": 7},
 		Run: &traffic.Run{Retrier: &traffic.Retrier{History: traffic.NewHistory()}},
 	}
 	page := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testbed.Metrics) })

@@ -15,6 +15,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/linear"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -37,7 +38,7 @@ type Proof struct {
 	// credentials of the plan's clients, in their order.
 	Prepare func(context.Context, *Trial) ([]Credentials, error)
 	// Program returns how to start a replica on the trial's stores.
-	Program func(*Trial) (Program, error)
+	Program func(*Trial) (site.Program, error)
 	// Fault returns the trial's fault.
 	Fault func(*Trial) (fault.Fault, error)
 	// Leftovers lists the trial's locks that are still in the lock service when no process that could
@@ -158,7 +159,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 		return Result{}, err
 	}
 	t.Prefix = newPrefix()
-	database, err := CreateDatabase(ctx, server, t.Prefix)
+	database, err := site.CreateDatabase(ctx, server, t.Prefix)
 	if err != nil {
 		return Result{}, err
 	}
@@ -180,7 +181,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if t.Replicas, err = StartReplicas(ctx, program, p.Load.Replicas, NewCounters(t.Scenario.Flow.Name, t.Scenario.Flow.Counted...)); err != nil {
+	if t.Replicas, err = site.StartReplicas(ctx, program, p.Load.Replicas, site.NewCounters(t.Scenario.Flow.Name, t.Scenario.Flow.Counted...)); err != nil {
 		return Result{}, err
 	}
 	defer t.Replicas.KillAll()
@@ -212,7 +213,7 @@ type Trial struct {
 	Postgres     string        // URL of its own database
 	State        any           // what Flow.Open opened
 	Clients      []Credentials // of the plan, by Intent.Client
-	Replicas     *Replicas
+	Replicas     *site.Replicas
 	*traffic.Run // of the plan, on the replicas
 	Samples      []Sample
 	Cells        []Cell   // of the crash matrix, with their results

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -121,7 +122,7 @@ func (t *Trial) figures(ctx context.Context) (all []Figure, err error) {
 }
 
 // figuresOf reads those of a process, and adds its idle connections to idle.
-func figuresOf(ctx context.Context, p Process, idle map[string]int64) ([]Figure, error) {
+func figuresOf(ctx context.Context, p site.Process, idle map[string]int64) ([]Figure, error) {
 	if p.Metrics == "" {
 		of, err := outside(p, 0)
 		if err == nil {
@@ -129,7 +130,7 @@ func figuresOf(ctx context.Context, p Process, idle map[string]int64) ([]Figure,
 		}
 		return of, err
 	}
-	metrics, err := Scrape(ctx, p.Metrics)
+	metrics, err := site.Scrape(ctx, p.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +139,9 @@ func figuresOf(ctx context.Context, p Process, idle map[string]int64) ([]Figure,
 		return nil, errors.New("no go_goroutines in its /metrics")
 	}
 	for _, m := range metrics["pool_connections"].GetMetric() {
-		if Label(m, "state") == "idle" {
+		if site.Label(m, "state") == "idle" {
 			n := int64(m.GetGauge().GetValue())
-			idle[Label(m, "server")] += n
+			idle[site.Label(m, "server")] += n
 			kept += n
 		}
 	}
@@ -149,7 +150,7 @@ func figuresOf(ctx context.Context, p Process, idle map[string]int64) ([]Figure,
 }
 
 // outside reads the figures of a process that the kernel knows. idle of its open files are connections in pools.
-func outside(p Process, idle int64) ([]Figure, error) {
+func outside(p site.Process, idle int64) ([]Figure, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID))
 	if err != nil {
 		return nil, err

@@ -14,19 +14,20 @@ import (
 	"time"
 
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
 
 // resting returns a trial of a nemesis with one replica, after the readings before the load.
 func resting(t *testing.T, mode string, figures func(context.Context, *Trial, map[string]int64) ([]Figure, error)) *Trial {
 	t.Helper()
-	program := Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
-	replicas, err := StartReplicas(t.Context(), program, 1, NewCounters(""))
+	program := site.Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
+	replicas, err := site.StartReplicas(t.Context(), program, 1, site.NewCounters(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(replicas.KillAll)
-	db, err := CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest rest %d %d", os.Getpid(), time.Now().UnixNano()))
+	db, err := site.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest rest %d %d", os.Getpid(), time.Now().UnixNano()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ pool_connections{server="redis",state="idle"} 2
 `
 	bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) })
 	idle := map[string]int64{}
-	got, err := figuresOf(t.Context(), Process{"replica 1", os.Getpid(), strings.TrimPrefix(bases[0], "http://")}, idle)
+	got, err := figuresOf(t.Context(), site.Process{Name: "replica 1", PID: os.Getpid(), Metrics: strings.TrimPrefix(bases[0], "http://")}, idle)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
 
@@ -42,7 +43,7 @@ func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 	})
 	r := &Trial{
 		Scenario: Scenario{Flow: &Flow{Stored: []string{"seat-taken"}}}, proof: &Proof{}, Clients: []Credentials{{}},
-		Replicas: At(strings.TrimPrefix(bases[0], "http://")), duration: time.Minute,
+		Replicas: site.At(strings.TrimPrefix(bases[0], "http://")), duration: time.Minute,
 	}
 	if err := r.begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestTrial_AFaultThatFailsIsAReasonForASecondRun(t *testing.T) {
 			Watch: func(context.Context, *Trial) ([]Sample, error) { return nil, nil },
 		}},
 		proof: &Proof{Tick: func(string) {}}, Clients: []Credentials{{}}, fault: failing{},
-		Replicas: At(strings.TrimPrefix(bases[0], "http://")),
+		Replicas: site.At(strings.TrimPrefix(bases[0], "http://")),
 	}
 	if err := r.begin(t.Context()); err != nil {
 		t.Fatal(err)

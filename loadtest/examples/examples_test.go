@@ -22,6 +22,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
 )
@@ -50,7 +51,7 @@ func gate(t *testing.T, shop string, flags ...string) (status int, result loadte
 
 func gateOnce(t *testing.T, shop string, flags ...string) (status int, result loadtest.Result, out string) {
 	t.Helper()
-	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), "example "+rand.Text())
+	db, err := site.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), "example "+rand.Text())
 	if err != nil {
 		t.Fatal(err)
 	}

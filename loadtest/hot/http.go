@@ -19,8 +19,8 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/compose/local/stack"
-	"shop/loadtest"
 	"shop/loadtest/bench"
+	"shop/loadtest/site"
 )
 
 // requestTimeout is above the wait of the last of all clients at the row lock.
@@ -52,7 +52,7 @@ func overHTTP(ctx context.Context, p place, c comparison, strategy string, over 
 		return s, err
 	}
 	program.Logs, program.Spawn = logs, stack.Spawn
-	replicas, err := loadtest.StartReplicas(ctx, program, c.Processes, loadtest.NewCounters(""))
+	replicas, err := site.StartReplicas(ctx, program, c.Processes, site.NewCounters(""))
 	if err != nil {
 		return s, err
 	}
@@ -69,15 +69,15 @@ func overHTTP(ctx context.Context, p place, c comparison, strategy string, over 
 
 // program returns how to start shop serve, or the API alone for emptyPOST. The limits of the API are so high that
 // they refuse nothing.
-func program(p place, strategy string) (loadtest.Program, error) {
+func program(p place, strategy string) (site.Program, error) {
 	self, err := os.Executable()
 	if strategy == emptyPOST {
-		return loadtest.Program{Path: self, Args: func(_ int, listen, _ string) []string {
+		return site.Program{Path: self, Args: func(_ int, listen, _ string) []string {
 			text, _ := json.Marshal(empty{p.Postgres, listen}) // strings only
 			return []string{"--empty", string(text)}
 		}}, err
 	}
-	return loadtest.Program{Path: filepath.Join(filepath.Dir(self), "shop"), Args: func(_ int, listen, metrics string) []string {
+	return site.Program{Path: filepath.Join(filepath.Dir(self), "shop"), Args: func(_ int, listen, metrics string) []string {
 		return []string{
 			"serve", "--listen", listen, "--metrics-listen", metrics, "--postgres-url", p.Postgres, "--redis-url", os.Getenv("SHOP_REDIS_URL"),
 			"--lock-prefix", p.Prefix, "--strategy", strategy, "--transfer-strategy", "row", "--rate-limit", "0", "--max-keys", "0", "--request-timeout", requestTimeout.String(),

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
-	"shop/loadtest"
+	"shop/loadtest/site"
 	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
@@ -46,7 +46,7 @@ func prepare(ctx context.Context, name string) (p place, drop func() error, err 
 		}
 		return p, drop, err
 	}
-	database, err := loadtest.CreateDatabase(ctx, os.Getenv("SHOP_POSTGRES_URL"), p.Prefix)
+	database, err := site.CreateDatabase(ctx, os.Getenv("SHOP_POSTGRES_URL"), p.Prefix)
 	if err != nil {
 		return p, nil, err
 	}

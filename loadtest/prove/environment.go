@@ -15,17 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"shop/cmd/shop/api"
-	inventoryflow "shop/loadtest/scenario/inventory"
-	transferflow "shop/loadtest/scenario/transfer"
-	walletflow "shop/loadtest/scenario/wallet"
-	"shop/transfer"
-	"shop/wallet"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"shop/cmd/shop/api"
 	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
@@ -34,7 +28,13 @@ import (
 	"shop/loadtest/fault/nemesis"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/fault/replicafault"
+	inventoryflow "shop/loadtest/scenario/inventory"
+	transferflow "shop/loadtest/scenario/transfer"
+	walletflow "shop/loadtest/scenario/wallet"
+	"shop/loadtest/site"
 	"shop/locking/idempotency/pgtx"
+	"shop/transfer"
+	"shop/wallet"
 )
 
 // widening is the mean of the pause at after-guard, between reading and acting on what was read: there
@@ -103,7 +103,7 @@ func (e *environment) closeProxies() {
 type lesson struct {
 	*loadtest.Flow
 	offers  []loadtest.Strategy
-	replica func(*loadtest.Trial, *loadtest.Program) error
+	replica func(*loadtest.Trial, *site.Program) error
 	fault   func(*loadtest.Trial) (fault.Fault, error) // the faults that fault does not handle
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
 	monitor func(context.Context, *loadtest.Trial) (loadtest.Monitor, error) // of its lock service; nil: it has none
@@ -244,16 +244,16 @@ func through[P interface{ URL() string }](replicas int, databaseURL string, open
 }
 
 // replica returns how to start the replicas of a trial, and empties the folder of its files.
-func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
+func (e *environment) replica(t *loadtest.Trial) (site.Program, error) {
 	folder := filepath.Join(e.settings.Out, t.Scenario.Folder())
 	if err := os.RemoveAll(folder); err != nil {
-		return loadtest.Program{}, err
+		return site.Program{}, err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return loadtest.Program{}, err
+		return site.Program{}, err
 	}
 	e.seed = cmp.Or(t.Scenario.Seed, e.settings.Seed)
-	p := loadtest.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
+	p := site.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
 	err := e.of(t).replica(t, &p)
 	switch t.Scenario.Fault {
 	case loadtest.CrashMatrix:

@@ -10,10 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"shop/loadtest/fault/redisfault"
-	"shop/loadtest/fault/replicafault"
-	inventoryflow "shop/loadtest/scenario/inventory"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
@@ -21,10 +17,14 @@ import (
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/fault/redisfault"
+	"shop/loadtest/fault/replicafault"
+	inventoryflow "shop/loadtest/scenario/inventory"
+	"shop/loadtest/site"
 )
 
 // inventoryReplica completes a program whose replicas sell stock with the scenario's strategy.
-func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) error {
+func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error {
 	s := t.Scenario
 	if s.Fault == inventoryflow.RedisFailover { // new servers, whose first member is the master
 		if err := e.retire(context.Background(), "redis-sentinel"); err != nil {

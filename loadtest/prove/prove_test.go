@@ -24,6 +24,7 @@ import (
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/transfer"
 	"shop/wallet"
@@ -161,7 +162,7 @@ func shop(t *testing.T, args ...string) string {
 // test ends.
 func startShop(t *testing.T) (urls, keys []string, databaseURL string) {
 	t.Helper()
-	db, err := loadtest.CreateDatabase(t.Context(), os.Getenv("SHOP_POSTGRES_URL"), "prove "+t.Name())
+	db, err := site.CreateDatabase(t.Context(), os.Getenv("SHOP_POSTGRES_URL"), "prove "+t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}

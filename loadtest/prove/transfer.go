@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"shop/loadtest/scenario/money"
-	transferflow "shop/loadtest/scenario/transfer"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -23,13 +20,16 @@ import (
 	"shop/loadtest/fault/etcdfault"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/fault/replicafault"
+	"shop/loadtest/scenario/money"
+	transferflow "shop/loadtest/scenario/transfer"
+	"shop/loadtest/site"
 	"shop/locking/etcdlock"
 	"shop/transfer"
 )
 
 // transferReplica completes a program whose replicas move money with the scenario's strategy, with a batch
 // as sidecar.
-func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) error {
+func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error {
 	s := t.Scenario
 	endpoints, err := e.endpoints(s)
 	if err != nil {

@@ -17,11 +17,12 @@ import (
 	"shop/loadtest/fault/replicafault"
 	"shop/loadtest/scenario/money"
 	walletflow "shop/loadtest/scenario/wallet"
+	"shop/loadtest/site"
 	"shop/wallet"
 )
 
 // walletReplica completes a program whose replicas serve wallets with the scenario's strategy.
-func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) error {
+func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 	s, own := t.Scenario, walletflow.Of(t)
 	urls, err := e.proxyMongo(s, own.Mongo)
 	if err != nil {

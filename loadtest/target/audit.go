@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"shop/loadtest"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -209,7 +209,7 @@ func relations(node any, found map[string]bool) {
 const answersColumns = "key text PRIMARY KEY, request text, client text, object text, units int, outcome text, status int, body text"
 
 func fillAnswers(ctx context.Context, conn *pgx.Conn, records []traffic.Record, clients []Client) error {
-	return loadtest.FillTable(ctx, conn, "proof_answers", answersColumns, records, func(r traffic.Record) []any {
+	return site.FillTable(ctx, conn, "proof_answers", answersColumns, records, func(r traffic.Record) []any {
 		a := answerOf(r, clients)
 		return []any{a.Key, a.Request, a.Client, a.Object, a.Units, a.Outcome, a.Status, column(a.Body)}
 	})

@@ -17,6 +17,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
 
@@ -36,17 +37,17 @@ func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context,
 			}
 			return clients, prepare(ctx, trial, clients)
 		},
-		Program: func(*loadtest.Trial) (loadtest.Program, error) { return program, nil },
+		Program: func(*loadtest.Trial) (site.Program, error) { return program, nil },
 		Fault:   func(*loadtest.Trial) (fault.Fault, error) { return fault.None{}, nil },
 		Say:     t.Logf, Tick: func(string) {},
 	}
 }
 
 // Program returns the test binary as a replica.
-func Program(t *testing.T, mode string) loadtest.Program {
+func Program(t *testing.T, mode string) site.Program {
 	t.Helper()
 	t.Setenv("SHOP_STRATEGY", "naive") // must not reach a replica
-	return loadtest.Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
+	return site.Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
 }
 
 // Run runs a proof of one scenario, and returns the report and the result.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -193,7 +194,7 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	}
 	const asked = `name text, client_id uuid, key text, action text, order_id uuid, sku text, lines jsonb,
 	sent boolean, outcome text, problem text, begun bigint, answered bigint, answer jsonb`
-	err := loadtest.FillTable(ctx, conn, "proof_summaries", asked, records, func(r traffic.Record) []any {
+	err := site.FillTable(ctx, conn, "proof_summaries", asked, records, func(r traffic.Record) []any {
 		order, sku, lines := about(r)
 		begun, answered := r.Times()
 		return []any{
@@ -204,14 +205,14 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	if err != nil {
 		return err
 	}
-	err = loadtest.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
+	err = site.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
 		return []any{s.name, s.sku, s.shown}
 	})
 	if err != nil {
 		return err
 	}
 	const columns = "client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text"
-	return loadtest.FillTable(ctx, conn, "proof_lines", columns, requestLines(records), func(l requestLine) []any {
+	return site.FillTable(ctx, conn, "proof_lines", columns, requestLines(records), func(l requestLine) []any {
 		order, _, _ := about(l.Record)
 		return []any{uuid.UUID(clients[l.Client].ID), l.IdempotencyKey(), string(l.Action), order, l.SKU, l.Quantity, string(l.Outcome)}
 	})
@@ -219,7 +220,7 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 
 // fillOpening copies the products of the plan.
 func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
-	return loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text, client_max bigint", opening, func(s Stock) []any {
+	return site.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text, client_max bigint", opening, func(s Stock) []any {
 		return []any{s.SKU, s.Quantity, s.Price, s.Currency, s.ClientMax}
 	})
 }

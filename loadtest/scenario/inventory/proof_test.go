@@ -17,6 +17,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/site"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/invariant"
 )
@@ -99,7 +100,7 @@ func TestProof_AFaultThatFailsIsNamedAndTheProofFails(t *testing.T) {
 // What a nemesis leaves behind is a violation, which names it.
 func TestProof_AReplicaThatLeaksUnderANemesisIsFound(t *testing.T) {
 	proof, program := refusingProof(t, New().Safe("row", loadtest.Nemesis)), testproof.Program(t, "leaky")
-	proof.Program = func(*loadtest.Trial) (loadtest.Program, error) { return program, nil }
+	proof.Program = func(*loadtest.Trial) (site.Program, error) { return program, nil }
 	_, result := testproof.Run(t, proof)
 	found := strings.Join(result.Findings["I-LEAK"].IDs, "; ")
 	if result.Verdict != loadtest.Violated || !strings.Contains(found, "replica 1: goroutines: ") || !strings.Contains(result.Sentence(), "no-leak (I-LEAK)") {
@@ -114,7 +115,7 @@ func TestProof_CancelledItEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
 	var pids []int
 	program.Adopt = func(pid int) error { pids = append(pids, pid); return nil }
 	var database string
-	proof.Program = func(trial *loadtest.Trial) (loadtest.Program, error) {
+	proof.Program = func(trial *loadtest.Trial) (site.Program, error) {
 		database = trial.Postgres
 		return program, nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/transfer"
@@ -240,7 +241,7 @@ func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, reco
 	}
 	const columns = `name text, client_id uuid, key text, action text, from_id uuid, to_id uuid, account uuid, amount bigint, hold uuid, lasts interval,
 	sent boolean, outcome text, problem text, begun timestamptz, answered timestamptz, made uuid, answer jsonb`
-	return loadtest.FillTable(ctx, conn, "proof_moves", columns, records, func(r traffic.Record) []any {
+	return site.FillTable(ctx, conn, "proof_moves", columns, records, func(r traffic.Record) []any {
 		m := move(r.Intent)
 		read, reads := r.Of.(Read)
 		if reads {
@@ -256,7 +257,7 @@ func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, reco
 
 // fillAccounts copies the accounts of the plan.
 func fillAccounts(ctx context.Context, conn *pgx.Conn, opened []money.Account, clients []loadtest.Credentials) error {
-	return loadtest.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
+	return site.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
 		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/wallet"
@@ -209,7 +210,7 @@ const auditWait = 5 * time.Minute
 // each other, and the requests that the bonus service got against the credits.
 func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
 	own := Of(t)
-	if err := waitQuiet(ctx, own.db, t.Prefix, loadtest.QuietWait); err != nil {
+	if err := waitQuiet(ctx, own.db, t.Prefix, site.QuietWait); err != nil {
 		return a, err
 	}
 	var members Members

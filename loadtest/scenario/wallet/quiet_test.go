@@ -14,6 +14,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/site"
 	"shop/wallet"
 )
 
@@ -33,7 +34,7 @@ func replicaOf(t *testing.T, at string) *mongo.Client {
 
 func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T) {
 	db, at := ownMongo(t)
-	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
+	if err := waitQuiet(t.Context(), db, db.Name(), site.QuietWait); err != nil {
 		t.Errorf("no connection is left, but: %v", err)
 	}
 	replica := replicaOf(t, at)
@@ -41,7 +42,7 @@ func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T
 		t.Errorf("quiet, although a client is connected: %v", err)
 	}
 	quiet := make(chan error, 1)
-	go func() { quiet <- waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait) }()
+	go func() { quiet <- waitQuiet(t.Context(), db, db.Name(), site.QuietWait) }()
 	if err := replica.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	if underWay(t, db) == 0 {
 		t.Fatal("the server stopped the command: this test shows nothing")
 	}
-	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
+	if err := waitQuiet(t.Context(), db, db.Name(), site.QuietWait); err != nil {
 		t.Fatal(err)
 	}
 	if n := underWay(t, db); n != 0 {
@@ -169,7 +170,7 @@ func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T
 	if err := dead.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
+	if err := waitQuiet(t.Context(), db, db.Name(), site.QuietWait); err != nil {
 		t.Fatal(err)
 	}
 	if drift, err := wallet.Drift(t.Context(), db, wallet.Openings); err != nil || drift != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/wallet"
 	"shop/wallet/bonus"
@@ -205,7 +206,7 @@ func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.
 	if err != nil {
 		return err
 	}
-	return loadtest.WaitNone(ctx, limit, "connections are left to MongoDB", func() (left int64, err error) {
+	return site.WaitNone(ctx, limit, "connections are left to MongoDB", func() (left int64, err error) {
 		for _, m := range members {
 			n, err := connections(ctx, m, name)
 			if err != nil {
