@@ -35,7 +35,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	}
 	findings.Add("I-DENY", notRefused(records)...)
 	if flow.Refuses != nil {
-		findings.Add("I-ALLOW", flow.refusedWrites(records)...)
+		findings.Add("I-ALLOW", refusedWrites(records, flow.Refuses)...)
 	}
 	findings.Add("I-LOCKED", t.unlocked(records)...)
 	findings.Add("I-BODY", refusedReads(records)...)
@@ -103,11 +103,11 @@ func (t *Trial) Loaded(records []traffic.Record) []traffic.Record { return recor
 // lifeless lists what breaks I-LIVE.
 func (t *Trial) lifeless(records []traffic.Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
-	stalled := Stalls(t.History, records, t.events, bound)
+	bounds := Always(bound)
 	if t.Scenario.Fault == Nemesis {
-		stalled = stalls(t.History, records, t.events, among(t.events, t.History.Epoch, bound))
+		bounds = among(t.events, t.History.Epoch, bound)
 	}
-	return slices.Concat(stalled, t.silent, undecided(records))
+	return slices.Concat(Stalls(t.History, records, t.events, bounds), t.silent, undecided(records))
 }
 
 // unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys
@@ -146,8 +146,8 @@ func contended(records []traffic.Record) int {
 
 // keptUp judges how the service kept up with the load, and keeps the figures in t.pace.
 func (t *Trial) keptUp(records []traffic.Record) invariant.Findings {
-	tempo := newTempo(t.History, t.Loaded(records), t.events, t.duration)
-	findings, figures := tempo.judge(t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL()))
+	pace := t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL())
+	findings, figures := KeptUp(t.History, t.Loaded(records), t.events, t.duration, pace)
 	t.pace = figures
 	return findings
 }
@@ -174,4 +174,29 @@ func (t *Trial) result(records []traffic.Record, evidence map[string]int64) Resu
 	result.Plan, result.Records, result.Events = t.Plan, records, t.events
 	result.Epoch, result.Samples, result.Sent = t.History.Epoch, t.Samples, t.sent
 	return result
+}
+
+// evidence collects all numbers from outside of the replicas that are not violations: of the history, the
+// fault, the servers and the network traffic.
+func (t *Trial) evidence(records []traffic.Record) map[string]int64 {
+	evidence := fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch)
+	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
+	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
+	evidence["samples"] = int64(len(t.Samples))
+	_, done, _ := tally(t.Loaded(records))
+	evidence["done"] = int64(done)
+	if t.comesBack() {
+		evidence["at_rest"] = int64(len(t.AtRest))
+	}
+	for _, e := range t.events {
+		if e.Replica > 0 && !struck(records, e, t.History.Epoch) {
+			continue // it hit no request
+		}
+		for name, n := range e.Seen {
+			evidence[name] += n
+		}
+	}
+	maps.Copy(evidence, t.Monitored)
+	maps.Copy(evidence, t.pace)
+	return evidence
 }

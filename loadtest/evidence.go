@@ -13,31 +13,6 @@ import (
 	"shop/loadtest/traffic"
 )
 
-// evidence collects all numbers from outside of the replicas that are not violations: of the history, the
-// fault, the servers and the network traffic.
-func (t *Trial) evidence(records []traffic.Record) map[string]int64 {
-	evidence := fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch)
-	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
-	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
-	evidence["samples"] = int64(len(t.Samples))
-	_, done, _ := tally(t.Loaded(records))
-	evidence["done"] = int64(done)
-	if t.comesBack() {
-		evidence["at_rest"] = int64(len(t.AtRest))
-	}
-	for _, e := range t.events {
-		if e.Replica > 0 && !struck(records, e, t.History.Epoch) {
-			continue // it hit no request
-		}
-		for name, n := range e.Seen {
-			evidence[name] += n
-		}
-	}
-	maps.Copy(evidence, t.Monitored)
-	maps.Copy(evidence, t.pace)
-	return evidence
-}
-
 // fromOutside is the evidence in the history itself.
 func fromOutside(records []traffic.Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
 	evidence := onTheWire(records)

@@ -289,3 +289,15 @@ func (f *Flow) Classify(status int, header http.Header, body []byte) (traffic.Ou
 	}
 	return outcome, problem
 }
+
+// pace returns the Pace of a flow under a fault.
+// Under a nemesis the next fault follows within a second or two. There a first answer counts only when the
+// bound of I-LIVE is over after each outage, which is in the calms.
+func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
+	bound := f.Bound(of, lockTTL)
+	own := f.spec(of).Pace.Or(f.Pace)
+	if of == Nemesis {
+		own = own.Or(Pace{After: bound})
+	}
+	return own.Or(DefaultPace).Or(Pace{Lull: bound, Recover: bound + RecoverMargin})
+}

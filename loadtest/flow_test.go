@@ -5,6 +5,7 @@ package loadtest
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"shop/loadtest/traffic"
 )
@@ -34,5 +35,15 @@ func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 	}
 	if got, _ := lessons.Classify(http.StatusConflict, header, body); got != traffic.Unknown {
 		t.Errorf("of another flow: %s, want %s", got, traffic.Unknown)
+	}
+}
+
+func TestPace_AFlowAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
+	const ttl = time.Second
+	flow := &Flow{Pace: Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: Pace{Errors: 0.3}}}}
+	want := DefaultPace
+	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, LiveBound(ttl)+time.Second, LiveBound(ttl)+time.Second+RecoverMargin
+	if got := flow.pace(Crash, ttl); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -20,15 +20,15 @@ const LiveMargin = 3 * time.Second
 // LiveBound is the time after a fault, and after its end, within which something must succeed.
 func LiveBound(lockTTL time.Duration) time.Duration { return lockTTL + LiveMargin }
 
-// Stalls lists the faults after whose beginning or end no write succeeded within the bound. Requests that
-// end what another request began (Intent.Ends) do not count.
-func Stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound time.Duration) []string {
-	return stalls(h, records, events, func(time.Duration) time.Duration { return bound })
+// Always is the same bound at each moment.
+func Always(bound time.Duration) func(at time.Duration) time.Duration {
+	return func(time.Duration) time.Duration { return bound }
 }
 
-// stalls is Stalls with a bound per moment. The bound starts when a write is pending: at a low rate there
+// Stalls lists the faults after whose beginning or end no write succeeded within the bound of that moment. Requests that
+// end what another request began (Intent.Ends) do not count. The bound starts when a write is pending: at a low rate there
 // may be none for a while.
-func stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
+func Stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
 	var successes []time.Duration
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -116,10 +116,10 @@ func notRefused(records []traffic.Record) (wrong []string) {
 	return wrong
 }
 
-// refusedWrites lists the writes that are allowed and were refused for a reason that the flow does not know.
-func (f *Flow) refusedWrites(records []traffic.Record) (wrong []string) {
+// refusedWrites lists the writes that are allowed and were refused for a reason that is none of those known for the action.
+func refusedWrites(records []traffic.Record, known map[traffic.Action][]string) (wrong []string) {
 	for _, r := range records {
-		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected && !slices.Contains(f.Refuses[r.Action], r.Problem()) {
+		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected && !slices.Contains(known[r.Action], r.Problem()) {
 			wrong = append(wrong, r.Key+": "+r.Ended())
 		}
 	}

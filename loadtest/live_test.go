@@ -36,7 +36,7 @@ func TestStalls_ASuccessMustComeWithinTheBoundOfEachFaultAndOfItsEnd(t *testing.
 		{"an end of something is no sign of life", []traffic.Record{{Intent: traffic.Intent{Ends: true}, Outcome: traffic.OK, Attempts: []traffic.Attempt{{Outcome: traffic.OK, End: 2 * second}}}}, event(1*second, 1*second), 2},
 		{"nothing at all: everything 503", nil, event(1*second, 2*second), 2},
 	} {
-		stalls := Stalls(h, c.records, []fault.Event{c.event}, 2*second)
+		stalls := Stalls(h, c.records, []fault.Event{c.event}, Always(2*second))
 		if len(stalls) != c.stalls {
 			t.Errorf("%s: %d stalls %v, want %d", c.name, len(stalls), stalls, c.stalls)
 		}
@@ -66,7 +66,7 @@ func TestStalls_TheBoundCountsFromWhenARequestWaits(t *testing.T) {
 		"what was given up does not wait": {[]traffic.Record{givenUp, planned(10*second, second)}, 0},
 		"nor does the end of something":   {[]traffic.Record{ended, planned(10*second, second)}, 0},
 	} {
-		if got := Stalls(h, c.records, kill, 2*second); len(got) != c.stalls {
+		if got := Stalls(h, c.records, kill, Always(2*second)); len(got) != c.stalls {
 			t.Errorf("%s: %d stalls %v, want %d", name, len(got), got, c.stalls)
 		}
 	}
@@ -85,10 +85,10 @@ func TestStalls_OfAScheduleTheTimeOfFaultsThatFollowIsNotCounted(t *testing.T) {
 		11 * second:             2, // too late for the begin of both faults: 10 s, less the 3 s of the other fault, and 6 s
 	} {
 		records := []traffic.Record{bought(at), last}
-		if got := stalls(h, records, row, among(row, h.Epoch, 5*second)); len(got) != want {
+		if got := Stalls(h, records, row, among(row, h.Epoch, 5*second)); len(got) != want {
 			t.Errorf("a success at %v: %d stalls %v, want %d", at, len(got), got, want)
 		}
-		if got := Stalls(h, records, row, 5*second); len(got) <= want {
+		if got := Stalls(h, records, row, Always(5*second)); len(got) <= want {
 			t.Errorf("a success at %v: %d stalls of faults that stand alone", at, len(got))
 		}
 	}

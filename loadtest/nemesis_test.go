@@ -3,11 +3,9 @@
 package loadtest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"shop/loadtest/traffic"
@@ -77,24 +75,4 @@ func TestSlim_KeepsTheSummary(t *testing.T) {
 	if r.Slim(); r.Sentence() != before || !r.Slimmed() || r.Records != nil {
 		t.Errorf("%q, was %q", r.Sentence(), before)
 	}
-}
-
-func TestWatch_ALongLoadHasFewSamplesAndTheFirstThatDiffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		clock := func() time.Duration { return time.Since(began) }
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		const wrong = 601 * 100 * time.Millisecond // the 602nd, which thin would leave out
-		samples, err := Watch(ctx, clock, func() ([]Level, error) {
-			level := Level{Name: "a"}
-			if at := clock(); at >= wrong && at < wrong+SampleEvery {
-				level.Says = 1
-			}
-			return []Level{level}, nil
-		})
-		if n := len(samples); err != nil || n > samplesMost || n < samplesMost/2 || len(Apart(samples)) != 1 || samples[n-1].At < 59*time.Minute {
-			t.Errorf("%v: %d samples, %d apart, the last at %v", err, n, len(Apart(samples)), samples[n-1].At)
-		}
-	})
 }

@@ -43,7 +43,7 @@ func TestNotRefused_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
 }
 
 func TestRefusedWrites_WhatIsAllowedIsRefusedOnlyForAReasonThatTheFlowKnows(t *testing.T) {
-	flow := &Flow{Refuses: map[traffic.Action][]string{"buy": {"out-of-stock"}}}
+	known := map[traffic.Action][]string{"buy": {"out-of-stock"}}
 	h := traffic.NewHistory()
 	for _, c := range []struct {
 		intent  traffic.Intent
@@ -61,7 +61,7 @@ func TestRefusedWrites_WhatIsAllowedIsRefusedOnlyForAReasonThatTheFlowKnows(t *t
 		c.attempt.Key = c.intent.Key
 		h.Add(c.attempt, nil)
 	}
-	if got := flow.refusedWrites(h.Records()); len(got) != 2 || !strings.HasPrefix(got[0], "invalid: ") || !strings.HasPrefix(got[1], "of another action: ") {
+	if got := refusedWrites(h.Records(), known); len(got) != 2 || !strings.HasPrefix(got[0], "invalid: ") || !strings.HasPrefix(got[1], "of another action: ") {
 		t.Errorf("%q; want the invalid one, and the one of another action", got)
 	}
 }

@@ -54,24 +54,12 @@ const (
 	paceStep      = 100 * time.Millisecond
 )
 
-// or returns p, with the values of other for the fields that are 0.
-func (p Pace) or(other Pace) Pace {
+// Or returns p, with the values of other for the fields that are 0.
+func (p Pace) Or(other Pace) Pace {
 	return Pace{
 		Goodput: cmp.Or(p.Goodput, other.Goodput), Window: cmp.Or(p.Window, other.Window), Lull: cmp.Or(p.Lull, other.Lull),
 		Recover: cmp.Or(p.Recover, other.Recover), After: cmp.Or(p.After, other.After), Busy: cmp.Or(p.Busy, other.Busy), Errors: cmp.Or(p.Errors, other.Errors),
 	}
-}
-
-// pace returns the Pace of a flow under a fault.
-// Under a nemesis the next fault follows within a second or two. There a first answer counts only when the
-// bound of I-LIVE is over after each outage, which is in the calms.
-func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
-	bound := f.Bound(of, lockTTL)
-	own := f.spec(of).Pace.or(f.Pace)
-	if of == Nemesis {
-		own = own.or(Pace{After: bound})
-	}
-	return own.or(DefaultPace).or(Pace{Lull: bound, Recover: bound + RecoverMargin})
 }
 
 // outage is the span of a fault, on the history's clock.
@@ -238,7 +226,12 @@ func share(n, of int, most float64, what string) []string {
 
 func percent(n, of int) int64 { return int64(math.Round(100 * float64(n) / float64(max(1, of)))) }
 
-// judge returns the findings by invariant, and the figures as evidence.
+// KeptUp judges how a service kept up with a load that ended at until. It returns the findings by invariant, and the figures
+// as evidence.
+func KeptUp(h *traffic.History, records []traffic.Record, events []fault.Event, until time.Duration, p Pace) (invariant.Findings, map[string]int64) {
+	return newTempo(h, records, events, until).judge(p)
+}
+
 func (t *tempo) judge(p Pace) (findings invariant.Findings, evidence map[string]int64) {
 	lulls, least := t.goodput(p)
 	slow, longest := t.recovery(p)

@@ -78,8 +78,8 @@ func played(when decides) (*traffic.History, []traffic.Record) {
 
 // broke returns the invariants of liveness that a history breaks.
 func broke(h *traffic.History, records []traffic.Record, events []fault.Event) string {
-	flow := &Flow{Faults: []FaultSpec{{Fault: Crash}}}
-	findings, _ := newTempo(h, records, events, paceLoad).judge(flow.pace(Crash, paceTTL))
+	bound := LiveBound(paceTTL)
+	findings, _ := KeptUp(h, records, events, paceLoad, DefaultPace.Or(Pace{Lull: bound, Recover: bound + RecoverMargin}))
 	violations := findings.Counts()
 	maps.DeleteFunc(violations, func(_ string, n int64) bool { return n == 0 })
 	return strings.Join(slices.Sorted(maps.Keys(violations)), " ")
@@ -188,14 +188,5 @@ func TestPace_AnAbandonedKeyNoLongerWaits(t *testing.T) {
 	}
 	if got := broke(h, records, nil); got != "" {
 		t.Errorf("reads alone: broke %q", got)
-	}
-}
-
-func TestPace_AFlowAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
-	flow := &Flow{Pace: Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: Pace{Errors: 0.3}}}}
-	want := DefaultPace
-	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, LiveBound(paceTTL)+time.Second, LiveBound(paceTTL)+time.Second+RecoverMargin
-	if got := flow.pace(Crash, paceTTL); got != want {
-		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -19,21 +19,6 @@ import (
 	"shop/loadtest/traffic"
 )
 
-func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
-	for _, c := range []struct {
-		level Level
-		found int
-	}{
-		{Level{"cup", 3, 3}, 0},
-		{Level{"cup", 4, 3}, 1}, // a sale is missing in the row
-		{Level{"cup", 3, 4}, 1}, // a unit is missing in the row
-	} {
-		if found := Apart([]Sample{{0, []Level{c.level}}}); len(found) != c.found {
-			t.Errorf("%+v: found %v, want %d", c.level, found, c.found)
-		}
-	}
-}
-
 func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 	var sent atomic.Int64
 	bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) {
