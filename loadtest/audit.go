@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -27,20 +28,20 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	findings := audited.Findings
-	findings.Add("I-ONCE", diverged(records)...)
+	findings.Add("I-ONCE", judge.Diverged(records)...)
 	if t.failed == nil { // otherwise a server may still be gone, and only what is stored is judged
 		findings.Merge(t.postcheck)
 		findings.Add("I-LIVE", t.lifeless(records)...)
 		findings.Merge(t.keptUp(records))
 	}
-	findings.Add("I-DENY", notRefused(records)...)
+	findings.Add("I-DENY", judge.NotRefused(records)...)
 	if flow.Refuses != nil {
-		findings.Add("I-ALLOW", refusedWrites(records, flow.Refuses)...)
+		findings.Add("I-ALLOW", judge.RefusedWrites(records, flow.Refuses)...)
 	}
 	findings.Add("I-LOCKED", t.unlocked(records)...)
-	findings.Add("I-BODY", refusedReads(records)...)
+	findings.Add("I-BODY", judge.RefusedReads(records)...)
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
-	findings.Add(flow.During, Apart(t.Samples)...)
+	findings.Add(flow.During, judge.Apart(t.Samples)...)
 	findings.Add(ReplicatedInvariant.Code, t.unreplicated(records)...)
 	findings.Add(LeakInvariant.Code, leaks(t.AtRest)...)
 	if t.Scenario.Fault == CrashMatrix {
@@ -78,7 +79,7 @@ func (t *Trial) leftovers(ctx context.Context) (err error) {
 	if t.Scenario.Flow.Leftover == "" || t.proof.Leftovers == nil {
 		return nil
 	}
-	for end := time.Now().Add(LiveBound(t.TTL())); ; {
+	for end := time.Now().Add(judge.LiveBound(t.TTL())); ; {
 		t.left, err = t.proof.Leftovers(ctx, t)
 		if err != nil || len(t.left) == 0 || time.Now().After(end) || !fault.Wait(ctx, 50*time.Millisecond) {
 			return err
@@ -103,11 +104,11 @@ func (t *Trial) Loaded(records []traffic.Record) []traffic.Record { return recor
 // lifeless lists what breaks I-LIVE.
 func (t *Trial) lifeless(records []traffic.Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
-	bounds := Always(bound)
+	bounds := judge.Always(bound)
 	if t.Scenario.Fault == Nemesis {
-		bounds = among(t.events, t.History.Epoch, bound)
+		bounds = judge.Among(t.events, t.History.Epoch, bound)
 	}
-	return slices.Concat(Stalls(t.History, records, t.events, bounds), t.silent, undecided(records))
+	return slices.Concat(judge.Stalls(t.History, records, t.events, bounds), t.silent, judge.Undecided(records))
 }
 
 // unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys
@@ -147,7 +148,7 @@ func contended(records []traffic.Record) int {
 // keptUp judges how the service kept up with the load, and keeps the figures in t.pace.
 func (t *Trial) keptUp(records []traffic.Record) invariant.Findings {
 	pace := t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL())
-	findings, figures := KeptUp(t.History, t.Loaded(records), t.events, t.duration, pace)
+	findings, figures := judge.KeptUp(t.History, t.Loaded(records), t.events, t.duration, pace)
 	t.pace = figures
 	return findings
 }
@@ -179,7 +180,7 @@ func (t *Trial) result(records []traffic.Record, evidence map[string]int64) Resu
 // evidence collects all numbers from outside of the replicas that are not violations: of the history, the
 // fault, the servers and the network traffic.
 func (t *Trial) evidence(records []traffic.Record) map[string]int64 {
-	evidence := fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch)
+	evidence := judge.Evidence(records, t.Replicas.Len(), t.events, t.History.Epoch)
 	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
 	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
 	evidence["samples"] = int64(len(t.Samples))
@@ -189,7 +190,7 @@ func (t *Trial) evidence(records []traffic.Record) map[string]int64 {
 		evidence["at_rest"] = int64(len(t.AtRest))
 	}
 	for _, e := range t.events {
-		if e.Replica > 0 && !struck(records, e, t.History.Epoch) {
+		if e.Replica > 0 && !judge.Struck(records, e, t.History.Epoch) {
 			continue // it hit no request
 		}
 		for name, n := range e.Seen {

@@ -11,6 +11,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
@@ -75,7 +76,7 @@ func TestUnlocked_AStrategyThatRequestsNoLocksIsFoundAlsoDuringAnOutage(t *testi
 			t.Errorf("%s under %s, asked for %d locks: %v", c.strategy, c.fault, c.asked, found)
 		}
 	}
-	if reasons := InconclusiveReasons(flow.Safe("redis+row", NoFault), map[string]int64{"overlaps": OverlapsLeast, "lock_acquired": 300}); len(reasons) != 1 {
+	if reasons := InconclusiveReasons(flow.Safe("redis+row", NoFault), map[string]int64{"overlaps": judge.OverlapsLeast, "lock_acquired": 300}); len(reasons) != 1 {
 		t.Errorf("not watched, and only its own count: %v", reasons)
 	}
 }

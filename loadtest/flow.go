@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -31,7 +32,7 @@ type Flow struct {
 	// Open opens what a trial needs beside PostgreSQL, and stores it in Trial.State. May be nil.
 	Open func(context.Context, *Trial) (closing func(), err error)
 	// Watch samples the stores until ctx ends.
-	Watch func(context.Context, *Trial) ([]Sample, error)
+	Watch func(context.Context, *Trial) ([]judge.Sample, error)
 	// FollowUp returns what clients send after a success, with times counted from now. May be nil.
 	FollowUp func(traffic.Record) []traffic.ScheduledRequest
 	// Postcheck checks after the load, before the replicas are stopped, that everything still works.
@@ -59,7 +60,7 @@ type Flow struct {
 	Needs        []Need                      // of every run
 	Faults       []FaultSpec                 // in the order in which they are tried, NoFault first
 	Controls     []Scenario
-	Pace         Pace                // the pace under load, whatever the fault
+	Pace         judge.Pace          // the pace under load, whatever the fault
 	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
 	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
 	Long         []string            // STRATEGY/FAULT: has a longer load in the whole proof, so that enough operations are checked
@@ -80,7 +81,7 @@ type FaultSpec struct {
 	Least    int           // shortest load, in TTLs of a lock
 	Stretch  int           // shortest load, in TTLs of a lock, at a lower rate: with no more requests than before
 	Recovery time.Duration // how long servers need before anything can succeed
-	Pace     Pace          // the pace under this fault
+	Pace     judge.Pace    // the pace under this fault
 	Slower   int           // divides the rate of the load, so that keys that waited can be caught up with; 0: 1
 	Apart    bool          // not part of the matrix: runs only on request
 	Of       string        // the only strategy that has it; "": all
@@ -102,7 +103,7 @@ type Audited struct {
 	Number   int64 // Flow.Number
 	Evidence map[string]int64
 	Story    *Story             // how a violation came about; nil: there is none
-	Effects  []Stored           // all effects in the database: a key that is missing has none; nil: they were not read
+	Effects  []judge.Stored     // all effects in the database: a key that is missing has none; nil: they were not read
 	Own      []linear.Operation // what the service did without a request
 }
 
@@ -121,7 +122,7 @@ type Gauge struct{ Done, Over, There int64 }
 // Curve is a line in the plot of the samples.
 type Curve struct {
 	Class string // "line true" or "line shelf": how it is drawn
-	Of    func(Sample) int64
+	Of    func(judge.Sample) int64
 }
 
 // Story shows how a violation came about, as time lines with text above them.
@@ -196,7 +197,7 @@ func (f *Flow) Load(l traffic.Load, fault Fault, lockTTL time.Duration) traffic.
 
 // Bound is the time within which something must succeed after a fault.
 func (f *Flow) Bound(fault Fault, lockTTL time.Duration) time.Duration {
-	return LiveBound(lockTTL) + f.spec(fault).Recovery
+	return judge.LiveBound(lockTTL) + f.spec(fault).Recovery
 }
 
 // Scenario is a strategy under a fault, and the verdict that is expected.
@@ -293,11 +294,11 @@ func (f *Flow) Classify(status int, header http.Header, body []byte) (traffic.Ou
 // pace returns the Pace of a flow under a fault.
 // Under a nemesis the next fault follows within a second or two. There a first answer counts only when the
 // bound of I-LIVE is over after each outage, which is in the calms.
-func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
+func (f *Flow) pace(of Fault, lockTTL time.Duration) judge.Pace {
 	bound := f.Bound(of, lockTTL)
 	own := f.spec(of).Pace.Or(f.Pace)
 	if of == Nemesis {
-		own = own.Or(Pace{After: bound})
+		own = own.Or(judge.Pace{After: bound})
 	}
-	return own.Or(DefaultPace).Or(Pace{Lull: bound, Recover: bound + RecoverMargin})
+	return own.Or(judge.DefaultPace).Or(judge.Pace{Lull: bound, Recover: bound + judge.RecoverMargin})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 )
 
@@ -40,9 +41,9 @@ func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 
 func TestPace_AFlowAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
 	const ttl = time.Second
-	flow := &Flow{Pace: Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: Pace{Errors: 0.3}}}}
-	want := DefaultPace
-	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, LiveBound(ttl)+time.Second, LiveBound(ttl)+time.Second+RecoverMargin
+	flow := &Flow{Pace: judge.Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: judge.Pace{Errors: 0.3}}}}
+	want := judge.DefaultPace
+	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, judge.LiveBound(ttl)+time.Second, judge.LiveBound(ttl)+time.Second+judge.RecoverMargin
 	if got := flow.pace(Crash, ttl); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/traffic"
 )
@@ -29,20 +30,20 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []traffic.Reco
 	for _, c := range t.Clients {
 		ids = append(ids, c.ID)
 	}
-	h := WithEffects(linear.Header{
+	h := judge.WithEffects(linear.Header{
 		Flow: s.Flow.Name, Strategy: s.Strategy, Fault: string(s.Fault), Seed: cmp.Or(s.Seed, t.proof.Load.Seed),
 		Epoch: t.History.Epoch, Given: given, Audited: audited.Effects != nil,
 	}, records, audited.Effects, ids)
 	h.Operations = append(h.Operations, audited.Own...)
 	folder := filepath.Join(t.proof.Out, s.Folder())
 	if t.proof.Out != "" {
-		if err := WriteHistory(filepath.Join(folder, HistoryFile), h); err != nil {
+		if err := judge.WriteHistory(filepath.Join(folder, judge.HistoryFile), h); err != nil {
 			return err
 		}
 	}
 	partitions, err := s.Flow.Linear(h)
 	if err != nil {
-		return fmt.Errorf("%s: %w", HistoryFile, err)
+		return fmt.Errorf("%s: %w", judge.HistoryFile, err)
 	}
 	checked := linear.Check(ctx, partitions, t.proof.limits(s))
 	r.judge(checked)
@@ -55,7 +56,7 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []traffic.Reco
 		defer stop()
 		drawing = bounded
 	}
-	return errors.Join(ctx.Err(), Draw(drawing, folder, checked))
+	return errors.Join(ctx.Err(), judge.Draw(drawing, folder, checked))
 }
 
 // The bounds for a control: of the check of each partition, and of all drawings. When many requests wait at

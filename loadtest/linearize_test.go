@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -50,7 +51,7 @@ func TestTrial_AnIllegalHistoryBreaksAnInvariantAndIsKeptAndDrawn(t *testing.T) 
 			t.Errorf("%d violations, want %d: %+v", n, c.broken, result)
 		}
 		folder := filepath.Join(trial.proof.Out, "lamp-row-none")
-		text, err := os.ReadFile(filepath.Join(folder, HistoryFile))
+		text, err := os.ReadFile(filepath.Join(folder, judge.HistoryFile))
 		if err != nil || !strings.Contains(string(text), `"key":"a"`) {
 			t.Errorf("%v: %s", err, text)
 		}

@@ -14,6 +14,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
@@ -215,7 +216,7 @@ type Trial struct {
 	Clients      []Credentials // of the plan, by Intent.Client
 	Replicas     *site.Replicas
 	*traffic.Run // of the plan, on the replicas
-	Samples      []Sample
+	Samples      []judge.Sample
 	Cells        []Cell   // of the crash matrix, with their results
 	AtRest       []Figure // of a Nemesis: see LeakInvariant
 	// Monitored are the numbers of the Monitor.

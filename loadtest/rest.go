@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -73,7 +74,7 @@ func (t *Trial) beforeLoad(ctx context.Context) (err error) {
 // afterLoad waits until the locks of the load have expired, and then, for at most Grace, until each figure was within
 // its limit once: what runs beside the load, as a sweeper does, takes locks at rest too.
 func (t *Trial) afterLoad(ctx context.Context) {
-	if !t.comesBack() || t.failed != nil || !fault.Wait(ctx, LiveBound(t.TTL())) {
+	if !t.comesBack() || t.failed != nil || !fault.Wait(ctx, judge.LiveBound(t.TTL())) {
 		return
 	}
 	for end := time.Now().Add(t.Grace()); ; {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
@@ -39,7 +40,7 @@ func resting(t *testing.T, mode string, figures func(context.Context, *Trial, ma
 	flow := nemesisFlow()
 	trial := &Trial{
 		Scenario: flow.Safe("good", Nemesis), Postgres: db.URL, Replicas: replicas, Clients: []Credentials{{}},
-		proof: &Proof{Figures: figures, Grace: time.Nanosecond, LockTTL: map[string]time.Duration{flow.Name: -LiveMargin}}, // no lock has to expire
+		proof: &Proof{Figures: figures, Grace: time.Nanosecond, LockTTL: map[string]time.Duration{flow.Name: -judge.LiveMargin}}, // no lock has to expire
 	}
 	if err := trial.begin(t.Context()); err != nil {
 		t.Fatal(err)

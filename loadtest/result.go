@@ -11,6 +11,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -95,7 +96,7 @@ type Detail struct {
 	Loaded       int // how many of Records are of the load: those after them are the postcheck's
 	Events       []fault.Event
 	Epoch        time.Time
-	Samples      []Sample
+	Samples      []judge.Sample
 	Story        *Story
 	Sent         vegeta.Results // vegeta's own results for the requests of the plan
 	Files        []string       // in the scenario's folder
@@ -121,8 +122,8 @@ func NewResult(s Scenario, replicas int) Result {
 
 // measure counts the keys of the load by outcome, and computes the latencies.
 func (r *Result) measure(records []traffic.Record, decided time.Duration) {
-	r.Reads = len(keys(records, func(r traffic.Record) bool { return r.Reads && r.Outcome.Final() }))
-	r.GivenUp = len(keys(records, func(r traffic.Record) bool { return r.Abandoned() }))
+	r.Reads = len(judge.Keys(records, func(r traffic.Record) bool { return r.Reads && r.Outcome.Final() }))
+	r.GivenUp = len(judge.Keys(records, func(r traffic.Record) bool { return r.Abandoned() }))
 	r.Loaded = len(records)
 	r.Requests, r.OK, r.Rejected = tally(records)
 	r.Unknown = r.Requests - r.OK - r.Rejected - r.GivenUp

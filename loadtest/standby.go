@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -61,13 +62,13 @@ func (t *Trial) unreplicated(records []traffic.Record) []string {
 	if t.Scenario.Fault != StandbyGone {
 		return nil
 	}
-	return keys(records, func(r traffic.Record) bool {
+	return judge.Keys(records, func(r traffic.Record) bool {
 		if r.Reads || len(r.Attempts) == 0 || !r.Outcome.Final() {
 			return false
 		}
 		first := slices.MinFunc(r.Attempts, func(a, b traffic.Attempt) int { return cmp.Compare(a.Start, b.Start) })
 		decided := r.Deciding()
-		return (r.Outcome == traffic.OK || decided.Stored) && inside(traffic.Attempt{Start: first.Start, End: decided.End}, t.events, t.History.Epoch)
+		return (r.Outcome == traffic.OK || decided.Stored) && judge.Inside(traffic.Attempt{Start: first.Start, End: decided.End}, t.events, t.History.Epoch)
 	})
 }
 
@@ -80,7 +81,7 @@ func (t *Trial) durable(records []traffic.Record) []traffic.Record {
 	}
 	records = slices.Clone(records)
 	for i, r := range records {
-		met := func(a traffic.Attempt) bool { return metFault(a, t.events, t.History.Epoch) }
+		met := func(a traffic.Attempt) bool { return judge.MetFault(a, t.events, t.History.Epoch) }
 		if r.Reads && slices.ContainsFunc(r.Attempts, met) {
 			records[i].Outcome, records[i].Attempts = traffic.Unknown, nil // as if it had not been answered
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -81,8 +82,8 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	result := NewResult(scenario, len(t.Bases))
 	result.Plan = t.Plan
 	result.measure(records, decided)
-	result.Evidence = onTheWire(records)
-	result.Evidence["overlaps"], result.Evidence["replayed"] = Overlaps(records, len(t.Bases)), replayed
+	result.Evidence = judge.OnTheWire(records)
+	result.Evidence["overlaps"], result.Evidence["replayed"] = judge.Overlaps(records, len(t.Bases)), replayed
 	result.Findings, result.Violations = audited.Findings, audited.Findings.Counts()
 	result.Violations[scenario.Flow.Number] = audited.Number
 	result.Records, result.Epoch, result.Sent = records, r.History.Epoch, sent
@@ -101,8 +102,8 @@ func (t *Target) audit(ctx context.Context, records []traffic.Record, silent []s
 	if err != nil {
 		return Audited{}, err
 	}
-	audited.Findings.Add("I-ONCE", append(diverged(records), firstDuplicates(records)...)...)
-	open := undecided(records)
+	audited.Findings.Add("I-ONCE", append(judge.Diverged(records), judge.FirstDuplicates(records)...)...)
+	open := judge.Undecided(records)
 	if float64(len(open)) <= t.Undecided*float64(len(records)) {
 		open = nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
@@ -63,7 +64,7 @@ func TestTrial_AFaultThatFailsIsAReasonForASecondRun(t *testing.T) {
 	bases := testbed.Serve(t, 1, http.NotFound)
 	r := &Trial{
 		Scenario: Scenario{Fault: "crash", Flow: &Flow{
-			Watch: func(context.Context, *Trial) ([]Sample, error) { return nil, nil },
+			Watch: func(context.Context, *Trial) ([]judge.Sample, error) { return nil, nil },
 		}},
 		proof: &Proof{Tick: func(string) {}}, Clients: []Credentials{{}}, fault: failing{},
 		Replicas: site.At(strings.TrimPrefix(bases[0], "http://")),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"shop/loadtest/judge"
 	"shop/locking/invariant"
 )
 
@@ -75,7 +76,7 @@ type Need struct {
 // evidence comes from outside of the replicas: from the clients' history, the fault, a server, or the
 // network traffic. It must not hold what replicas count about themselves.
 func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []string) {
-	needs := []Need{{Evidence: "overlaps", Least: OverlapsLeast, Why: fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas; at least %d must", evidence["overlaps"], OverlapsLeast)}}
+	needs := []Need{{Evidence: "overlaps", Least: judge.OverlapsLeast, Why: fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas; at least %d must", evidence["overlaps"], judge.OverlapsLeast)}}
 	if s.Fault != NoFault {
 		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
 	}

@@ -22,6 +22,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
@@ -128,7 +129,7 @@ func proveFlash(t *testing.T, seed string) {
 	for shop, want := range map[string]loadtest.Verdict{"flash.py": loadtest.Safe, "wrong/flash_get_set.py": loadtest.Violated} {
 		status, result, out := gate(t, shop, "--seed", seed)
 		wrong := want == loadtest.Violated
-		if result.Verdict != want || (status == 1) != wrong || (result.Violations["I-SUPPLY"] > 0) != wrong || result.Evidence["overlaps"] < loadtest.OverlapsLeast {
+		if result.Verdict != want || (status == 1) != wrong || (result.Violations["I-SUPPLY"] > 0) != wrong || result.Evidence["overlaps"] < judge.OverlapsLeast {
 			t.Errorf("%s, seed %s: exit status %d, %s; want %s:\n%s", shop, seed, status, result.Verdict, want, out)
 		}
 		for _, kept := range []string{"I-ONCE", "I-LIVE", "I-SOLD", "I-LIMIT"} {

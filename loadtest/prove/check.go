@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 )
 
@@ -92,7 +92,7 @@ func check(ctx context.Context, name string, limits linear.Limits) (linear.Resul
 			return linear.Result{}, err
 		}
 		checked := linear.Check(ctx, partitions, limits)
-		return checked, errors.Join(ctx.Err(), loadtest.Draw(ctx, filepath.Dir(name), checked))
+		return checked, errors.Join(ctx.Err(), judge.Draw(ctx, filepath.Dir(name), checked))
 	}
 	return linear.Result{}, fmt.Errorf("a history of the flow %q, for which this program has no model", h.Header.Flow)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 )
 
@@ -22,8 +22,8 @@ func sales(t *testing.T, buyers ...string) string {
 			Call: 1, Return: 2, Outcome: linear.OK, Answer: []byte(`{"id":"` + b + `"}`),
 		})
 	}
-	name := filepath.Join(t.TempDir(), loadtest.HistoryFile)
-	if err := loadtest.WriteHistory(name, h); err != nil {
+	name := filepath.Join(t.TempDir(), judge.HistoryFile)
+	if err := judge.WriteHistory(name, h); err != nil {
 		t.Fatal(err)
 	}
 	return name

@@ -21,6 +21,7 @@ import (
 	"shop/loadtest/fault/nemesis"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/fault/redisfault"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 )
 
@@ -161,7 +162,7 @@ func (l lesson) calm(s loadtest.Scenario, ttl time.Duration) time.Duration {
 	if s.Expect == loadtest.Violated && !l.caughtInCalms {
 		return 0
 	}
-	return s.Flow.Bound(loadtest.Nemesis, ttl) + loadtest.RecoverMargin + judged
+	return s.Flow.Bound(loadtest.Nemesis, ttl) + judge.RecoverMargin + judged
 }
 
 const judged = 4 * time.Second

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 )
 
@@ -54,7 +55,7 @@ func TestCalm_LivenessIsJudgedInItAndOnlyControlsThatAreCaughtByAFaultHaveNone(t
 	for _, s := range c.nemeses(lessons) {
 		ttl := lockTTLs[s.Flow.Name]
 		calm := lessons[slices.IndexFunc(lessons, func(l lesson) bool { return l.Name == s.Flow.Name })].calm(s, ttl)
-		least := s.Flow.Bound(loadtest.Nemesis, ttl) + loadtest.RecoverMargin + time.Second
+		least := s.Flow.Bound(loadtest.Nemesis, ttl) + judge.RecoverMargin + time.Second
 		if none := s.Expect == loadtest.Violated && s.Flow.Name != "wallet"; none != (calm == 0) || !none && calm < least {
 			t.Errorf("%s: %v", s.Name(), calm)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 )
 
@@ -244,7 +245,7 @@ func (r result) Levels() chart {
 
 // thin reduces many samples: in each of about binsMost parts it keeps those with the least and the greatest
 // value of each curve.
-func thin(samples []loadtest.Sample, curves []loadtest.Curve) (kept []loadtest.Sample) {
+func thin(samples []judge.Sample, curves []loadtest.Curve) (kept []judge.Sample) {
 	part := len(samples)/binsMost + 1
 	if part <= 2*len(curves) {
 		return samples

@@ -13,6 +13,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/inventory"
 	"shop/loadtest/traffic"
 )
@@ -98,10 +99,10 @@ func TestBins_TheNumberOfPointsIsBounded(t *testing.T) {
 }
 
 func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
-	level := func(at time.Duration, shelf, truth int64) loadtest.Sample {
-		return loadtest.Sample{At: at, Levels: []loadtest.Level{{Name: "a", Says: shelf, True: truth}}}
+	level := func(at time.Duration, shelf, truth int64) judge.Sample {
+		return judge.Sample{At: at, Levels: []judge.Level{{Name: "a", Says: shelf, True: truth}}}
 	}
-	r := result{loadtest.Result{Detail: loadtest.Detail{Scenario: inventory.New().Safe("row", loadtest.NoFault), Samples: []loadtest.Sample{level(0, 100, 100), level(time.Second, 40, 10), level(2*time.Second, 0, -60)}}}}
+	r := result{loadtest.Result{Detail: loadtest.Detail{Scenario: inventory.New().Safe("row", loadtest.NoFault), Samples: []judge.Sample{level(0, 100, 100), level(time.Second, 40, 10), level(2*time.Second, 0, -60)}}}}
 	r.Records, r.Loaded = []traffic.Record{key(0, 2*time.Second, traffic.OK)}, 1
 	c := r.Levels()
 	within(t, c)
@@ -120,12 +121,12 @@ func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
 func TestLevels_OfALongRunKeepTheExtremesAndFewPoints(t *testing.T) {
 	r := loaded(key(0, time.Hour, traffic.OK))
 	r.Scenario = inventory.New().Safe("row", loadtest.NoFault)
-	for at := time.Duration(0); at < time.Hour; at += loadtest.SampleEvery {
+	for at := time.Duration(0); at < time.Hour; at += judge.SampleEvery {
 		units := int64(100)
 		if at == 20*time.Minute {
 			units = -1
 		}
-		r.Samples = append(r.Samples, loadtest.Sample{At: at, Levels: []loadtest.Level{{Name: "a", Says: 100, True: units}}})
+		r.Samples = append(r.Samples, judge.Sample{At: at, Levels: []judge.Level{{Name: "a", Says: 100, True: units}}})
 	}
 	c := r.Levels()
 	within(t, c)

@@ -24,6 +24,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/traffic"
 )
@@ -57,10 +58,10 @@ func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
 	if err := errors.Join(os.MkdirAll(folder, 0o755), writeAttack(folder, of)); err != nil {
 		return err
 	}
-	history := filepath.Join(folder, loadtest.HistoryFile)
+	history := filepath.Join(folder, judge.HistoryFile)
 	if _, err := os.Stat(history); err != nil {
 		header := linear.Header{Flow: of.Flow, Strategy: of.Strategy, Fault: string(of.Fault), Seed: cmp.Or(of.Seed, r.Seed), Epoch: of.Epoch}
-		if err := loadtest.WriteHistory(history, loadtest.Written(header, of.Records)); err != nil {
+		if err := judge.WriteHistory(history, judge.Written(header, of.Records)); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/scenario/inventory"
 	"shop/loadtest/traffic"
@@ -43,9 +44,9 @@ func exampleReport() loadtest.Report {
 	naive.Detail = loadtest.Detail{
 		Scenario: naive.Scenario, Plan: traffic.Plan{Given: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}},
 		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Records: []traffic.Record{a, b}, Loaded: 2, Epoch: epoch,
-		Samples: []loadtest.Sample{
-			{At: 0, Levels: []loadtest.Level{{Name: "drop-00", Says: 1, True: 1}}},
-			{At: 30 * ms, Levels: []loadtest.Level{{Name: "drop-00", Says: 0, True: -1}}},
+		Samples: []judge.Sample{
+			{At: 0, Levels: []judge.Level{{Name: "drop-00", Says: 1, True: 1}}},
+			{At: 30 * ms, Levels: []judge.Level{{Name: "drop-00", Says: 0, True: -1}}},
 		},
 		Story: &loadtest.Story{Title: "The first", Parts: []loadtest.StoryPart{{Text: "There were 1 units of drop-00.", Bars: []loadtest.Bar{
 			{Who: "replica 1 sells 1", Then: "1 of 1 sold", Start: a.Attempts[0].Start, End: a.Attempts[0].End},
@@ -171,14 +172,14 @@ func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
 func TestWrite_AHistoryIsWrittenWhereTheProofDidNot(t *testing.T) {
 	folder := t.TempDir()
 	r := exampleReport()
-	own := filepath.Join(folder, r.Scenarios[1].Folder(), loadtest.HistoryFile)
-	if err := loadtest.WriteHistory(own, linear.History{}); err != nil {
+	own := filepath.Join(folder, r.Scenarios[1].Folder(), judge.HistoryFile)
+	if err := judge.WriteHistory(own, linear.History{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Write(folder, r); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, r.Scenarios[0].Folder(), loadtest.HistoryFile))
+	text, err := os.ReadFile(filepath.Join(folder, r.Scenarios[0].Folder(), judge.HistoryFile))
 	if err != nil || strings.Count(string(text), "\n") != 4 || !strings.Contains(string(text), `"attempts":[{"replica":1,"start":12000000`) {
 		t.Errorf("%v:\n%s", err, text)
 	}

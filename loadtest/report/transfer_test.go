@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/scenario/transfer"
 	"shop/loadtest/traffic"
@@ -44,9 +45,9 @@ func bothFlows() loadtest.Report {
 			paid(transfer.PostHold, traffic.OK, ""), paid(transfer.VoidHold, traffic.Rejected, "already-settled"),
 			paid(transfer.Pay, traffic.OK, ""), // of the postcheck
 		},
-		Samples: []loadtest.Sample{
-			{At: 0, Levels: []loadtest.Level{{Name: "EUR", Says: 100, True: 100}, {Name: money.DriftLevel, Says: 0}}},
-			{At: 500 * ms, Levels: []loadtest.Level{{Name: "EUR", Says: 70, True: 100}, {Name: money.DriftLevel, Says: 60}}},
+		Samples: []judge.Sample{
+			{At: 0, Levels: []judge.Level{{Name: "EUR", Says: 100, True: 100}, {Name: money.DriftLevel, Says: 0}}},
+			{At: 500 * ms, Levels: []judge.Level{{Name: "EUR", Says: 70, True: 100}, {Name: money.DriftLevel, Says: 60}}},
 		},
 	}
 	r.Scenarios = append(r.Scenarios, naive)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/scenario/wallet"
 	"shop/loadtest/traffic"
@@ -39,7 +40,7 @@ func threeFlows() loadtest.Report {
 			asked(wallet.Pay, traffic.OK, ""), asked(wallet.Debit, traffic.Rejected, "idempotency-key-reused"),
 			asked(wallet.Debit, traffic.OK, ""), // of the postcheck
 		},
-		Samples: []loadtest.Sample{{Levels: []loadtest.Level{{Name: "balances", Says: 100, True: 100}, {Name: money.DriftLevel}}}},
+		Samples: []judge.Sample{{Levels: []judge.Level{{Name: "balances", Says: 100, True: 100}, {Name: money.DriftLevel}}}},
 	}
 	r.Scenarios = append(r.Scenarios, txn)
 	r.Bound["wallet"] = 5 * time.Second

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 )
 
@@ -27,8 +27,8 @@ func (v *review) inconclusive(overlaps int64) (reasons []string) {
 	if !slices.ContainsFunc(v.records, func(r traffic.Record) bool { return r.Outcome == traffic.OK && !r.Reads }) {
 		return []string{"no request succeeded: " + ended(v.records)} // the cause of all other reasons
 	}
-	if overlaps < loadtest.OverlapsLeast {
-		reasons = append(reasons, fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas, and at least %d must: raise rate or duration, or name fewer objects", overlaps, loadtest.OverlapsLeast))
+	if overlaps < judge.OverlapsLeast {
+		reasons = append(reasons, fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas, and at least %d must: raise rate or duration, or name fewer objects", overlaps, judge.OverlapsLeast))
 	}
 	for _, request := range v.file.Requests {
 		if reason := v.vain(request); reason != "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 )
 
@@ -58,7 +58,7 @@ func TestReview_ARightRunHasNoHints(t *testing.T) {
 	f.Services = []string{"http://127.0.0.1:1", "http://127.0.0.1:2"} // that one of them sold nothing is chance
 	records := slices.Concat(answered(f, "buy", 5, "coffee", 2, 201, traffic.OK), answered(f, "buy", 5, "coffee", 1, 409, traffic.Rejected))
 	v := &review{file: f, supply: f.given, records: records}
-	if got := append(v.inconclusive(loadtest.OverlapsLeast), v.hints()...); len(got) > 0 {
+	if got := append(v.inconclusive(judge.OverlapsLeast), v.hints()...); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"slices"
 	"testing"
 
-	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 )
 
 func TestEffects_ArePurchasesAndCancellationsInOrder(t *testing.T) {
 	conn := testbed.Schema(t, "inventory")
 	testbed.Exec(t, conn, correctShop)
 	testbed.Exec(t, conn, `UPDATE idempotency_keys SET body = '{"id":"`+order3+`","status":"cancelled"}' WHERE key = 'c3'`)
-	stored, err := loadtest.StoredSQL(t.Context(), conn, effectsSQL)
+	stored, err := judge.StoredSQL(t.Context(), conn, effectsSQL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(stored, func(a, b loadtest.Stored) int { return int(a.Order - b.Order) })
+	slices.SortFunc(stored, func(a, b judge.Stored) int { return int(a.Order - b.Order) })
 	var keys []string
 	for _, s := range stored {
 		keys = append(keys, s.Key)

@@ -28,6 +28,7 @@ import (
 
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -53,8 +54,8 @@ func New() *loadtest.Flow {
 		Workload: func(p traffic.Plan) string {
 			return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
 		},
-		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.Look)
+		Watch: func(ctx context.Context, t *loadtest.Trial) ([]judge.Sample, error) {
+			return judge.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.Look)
 		},
 		// In 8 s the queue at a product grows, if a machine is slow, until requests no longer get the lock in time.
 		Calmer:   2,
@@ -91,8 +92,8 @@ func New() *loadtest.Flow {
 			return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
 		},
 		Curves: []loadtest.Curve{
-			{Class: "line true", Of: func(s loadtest.Sample) int64 { return s.Total().True }},
-			{Class: "line shelf", Of: func(s loadtest.Sample) int64 { return s.Total().Says }},
+			{Class: "line true", Of: func(s judge.Sample) int64 { return s.Total().True }},
+			{Class: "line shelf", Of: func(s judge.Sample) int64 { return s.Total().Says }},
 		},
 		Words: loadtest.Words{
 			Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",
@@ -199,7 +200,7 @@ func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a 
 	if a.Findings, err = invariant.Run(ctx, checks, invariant.SQL(conn)); err != nil {
 		return a, err
 	}
-	if a.Effects, err = loadtest.StoredSQL(ctx, conn, effectsSQL); err != nil {
+	if a.Effects, err = judge.StoredSQL(ctx, conn, effectsSQL); err != nil {
 		return a, err
 	}
 	a.Findings.Add("I-BODY", misreported(records)...)

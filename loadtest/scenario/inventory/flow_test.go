@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 )
 
 func TestInconclusive_EachFaultMustShowItsEvidence(t *testing.T) {
@@ -16,13 +17,13 @@ func TestInconclusive_EachFaultMustShowItsEvidence(t *testing.T) {
 		fault  loadtest.Fault
 		enough map[string]int64
 	}{
-		{loadtest.NoFault, map[string]int64{"overlaps": loadtest.OverlapsLeast}},
-		{loadtest.Crash, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "crashes": 5, "cut_off": 1}},
-		{LockLost, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "locks_deleted": 1}},
-		{RedisDown, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "redis_kills": 1, "done_meanwhile": 10, "lock_calls_after": 1}},
-		{RedisFailover, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "redis_failovers": Failovers, "two_holders": 1, "lock_calls_after": 1}},
-		{loadtest.StandbyGone, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "commits_waited": 1, "outcome_unknown": 1, "done_after": 10}},
-		{loadtest.PrimaryLost, map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "commits_waited": 1, "outcome_unknown": 1, "done_after": 10, "promotions": 1}},
+		{loadtest.NoFault, map[string]int64{"overlaps": judge.OverlapsLeast}},
+		{loadtest.Crash, map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "crashes": 5, "cut_off": 1}},
+		{LockLost, map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "locks_deleted": 1}},
+		{RedisDown, map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "redis_kills": 1, "done_meanwhile": 10, "lock_calls_after": 1}},
+		{RedisFailover, map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "redis_failovers": Failovers, "two_holders": 1, "lock_calls_after": 1}},
+		{loadtest.StandbyGone, map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "commits_waited": 1, "outcome_unknown": 1, "done_after": 10}},
+		{loadtest.PrimaryLost, map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "commits_waited": 1, "outcome_unknown": 1, "done_after": 10, "promotions": 1}},
 	} {
 		if reasons := loadtest.InconclusiveReasons(New().Safe("row", c.fault), c.enough); len(reasons) != 0 {
 			t.Errorf("%s: inconclusive although all evidence is there: %v", c.fault, reasons)

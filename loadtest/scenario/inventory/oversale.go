@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 )
 
@@ -105,7 +106,7 @@ const (
 
 // story shows how the first product was oversold: first how updates of the stock were
 // lost, then the sales beyond the stock. nil: nothing was oversold.
-func (o *oversale) story(samples []loadtest.Sample) *loadtest.Story {
+func (o *oversale) story(samples []judge.Sample) *loadtest.Story {
 	if o == nil {
 		return nil
 	}
@@ -183,7 +184,7 @@ func span(sales []sale) (from, to time.Duration) {
 }
 
 // shelfBefore describes the stock in the table when the first sale beyond the real stock began.
-func (o *oversale) shelfBefore(samples []loadtest.Sample) string {
+func (o *oversale) shelfBefore(samples []judge.Sample) string {
 	asked := o.Sales[o.crossing()].Attempt.Start
 	n, seen := shelfAt(samples, o.SKU, asked)
 	if !seen {
@@ -193,7 +194,7 @@ func (o *oversale) shelfBefore(samples []loadtest.Sample) string {
 }
 
 // shelfAt returns the stock of a product in the last sample before a moment.
-func shelfAt(samples []loadtest.Sample, sku string, at time.Duration) (n int64, seen bool) {
+func shelfAt(samples []judge.Sample, sku string, at time.Duration) (n int64, seen bool) {
 	for _, s := range samples {
 		if says, has := s.Level(sku); has && s.At <= at {
 			n, seen = says, true

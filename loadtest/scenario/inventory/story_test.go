@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 )
 
@@ -22,7 +22,7 @@ func TestStory_ShowsTheConflictFirstThenTheOversoldOrders(t *testing.T) {
 		sold("both", 0, 2, 20*ms, 30*ms), sold("at once", 1, 3, 25*ms, 35*ms),
 		sold("beyond", 2, 4, 500*ms, 510*ms),
 	}}
-	parts := o.story([]loadtest.Sample{{At: 400 * ms, Levels: []loadtest.Level{{Name: "a", Says: 1}}}}).Parts
+	parts := o.story([]judge.Sample{{At: 400 * ms, Levels: []judge.Level{{Name: "a", Says: 1}}}}).Parts
 	clash, over := parts[0], parts[1]
 	if !strings.Contains(clash.Text, "2 sales met") || len(clash.Bars) != 3 || len(over.Bars) != 4 {
 		t.Fatalf("%s; %d and %d bars; want 2 that met, 3 and 4", clash.Text, len(clash.Bars), len(over.Bars))

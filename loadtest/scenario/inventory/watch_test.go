@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/idempotency/pgtx/pgtest"
@@ -36,12 +36,12 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 	testbed.Exec(t, conn, correctShop)
 	clock := time.Now()
 	watching, stop := context.WithCancel(t.Context())
-	var samples []loadtest.Sample
+	var samples []judge.Sample
 	var looks atomic.Int32
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		samples, err = loadtest.WatchSQL(watching, db.URL, shelvesSQL(put), func() time.Duration { looks.Add(1); return time.Since(clock) })
+		samples, err = judge.WatchSQL(watching, db.URL, shelvesSQL(put), func() time.Duration { looks.Add(1); return time.Since(clock) })
 		done <- err
 	}()
 	await := func(n int32) {
@@ -56,10 +56,10 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, last := samples[0], samples[len(samples)-1]
-	if first.Total() != (loadtest.Level{Says: 13, True: 13}) || last.Total() != (loadtest.Level{Says: 15, True: 13}) {
+	if first.Total() != (judge.Level{Says: 13, True: 13}) || last.Total() != (judge.Level{Says: 15, True: 13}) {
 		t.Errorf("first %+v, last %+v; want 13 and 13, then 15 and 13", first, last)
 	}
-	if found := loadtest.Apart(samples); len(found) == 0 || len(loadtest.Apart(samples[:1])) != 0 {
+	if found := judge.Apart(samples); len(found) == 0 || len(judge.Apart(samples[:1])) != 0 {
 		t.Errorf("apart: %v", found)
 	}
 	if n, seen := shelfAt(samples, "cup", last.At); !seen || n != 9 {

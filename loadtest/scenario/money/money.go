@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -48,7 +49,7 @@ var AllSpendable = invariant.Invariant{
 const DriftLevel = "drift"
 
 // Drift is the curve of DriftLevel.
-var Drift = loadtest.Curve{Class: "line true", Of: func(s loadtest.Sample) int64 {
+var Drift = loadtest.Curve{Class: "line true", Of: func(s judge.Sample) int64 {
 	n, _ := s.Level(DriftLevel)
 	return n
 }}

@@ -14,6 +14,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -265,11 +266,11 @@ func TestMoneySQL_SeesARaisedOpeningAndAnUnplannedAccount(t *testing.T) {
 	} {
 		conn := violated(t, violation{sql: c.sql})
 		rows, _ := conn.Query(t.Context(), moneySQL(accounts))
-		levels, err := pgx.CollectRows(rows, pgx.RowToStructByPos[loadtest.Level])
+		levels, err := pgx.CollectRows(rows, pgx.RowToStructByPos[judge.Level])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := loadtest.Apart([]loadtest.Sample{{Levels: levels}}); len(found) != c.want {
+		if found := judge.Apart([]judge.Sample{{Levels: levels}}); len(found) != c.want {
 			t.Errorf("%s: %v, want %d", name, found, c.want)
 		}
 	}

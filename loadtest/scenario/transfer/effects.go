@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/linear"
 	"shop/loadtest/traffic"
 )
@@ -36,7 +37,7 @@ ORDER BY ended_at`
 
 // effects reads the effects of all keys, and the service's own operations, from the database.
 func effects(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) (err error) {
-	if a.Effects, err = loadtest.StoredSQL(ctx, conn, effectsSQL); err != nil {
+	if a.Effects, err = judge.StoredSQL(ctx, conn, effectsSQL); err != nil {
 		return err
 	}
 	var (

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -78,8 +79,8 @@ func New() *loadtest.Flow {
 		Workload: func(p traffic.Plan) string {
 			return fmt.Sprintf("%d transfers by %d clients over %d hot accounts", len(p.Load()), p.Clients, hot)
 		},
-		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
+		Watch: func(ctx context.Context, t *loadtest.Trial) ([]judge.Sample, error) {
+			return judge.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
 		},
 		Calmer:       2, // as for purchases
 		FollowUp:     followUp,

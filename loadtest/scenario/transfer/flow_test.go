@@ -6,10 +6,11 @@ import (
 	"maps"
 	"testing"
 
-	"shop/loadtest"
-	"shop/transfer"
-
 	"github.com/google/go-cmp/cmp"
+
+	"shop/loadtest"
+	"shop/loadtest/judge"
+	"shop/transfer"
 )
 
 func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
@@ -44,7 +45,7 @@ func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 		if enough == nil {
 			enough = map[string]int64{}
 		}
-		enough["overlaps"] = loadtest.OverlapsLeast
+		enough["overlaps"] = judge.OverlapsLeast
 		watched := map[string]int64{"lock_calls": 1}
 		if c.scenario.Fault != loadtest.NoFault {
 			enough["hit"] = 1
@@ -60,7 +61,7 @@ func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 			}
 		}
 	}
-	silent := map[string]int64{"overlaps": loadtest.OverlapsLeast, "hit": 1, "leases_revoked": 5, "done": 3, "lock_acquired": 3, "fence_refused": 1, "lock_lost": 5}
+	silent := map[string]int64{"overlaps": judge.OverlapsLeast, "hit": 1, "leases_revoked": 5, "done": 3, "lock_acquired": 3, "fence_refused": 1, "lock_lost": 5}
 	if reasons := loadtest.InconclusiveReasons(sound(LeaseRevoked), silent); len(reasons) != 2 {
 		t.Errorf("locks and refusals that only the replicas counted: %v", reasons)
 	}

@@ -81,7 +81,7 @@ func dropped(o linear.Operation, effect linear.Effect) linear.Operation {
 type history = []linear.Operation
 
 func TestLinearize_MoneyMovesAtOneMoment(t *testing.T) {
-	judge(t, []legality{
+	mustBe(t, []legality{
 		{"paid", true, history{pays("a", 1, 5, 60, ""), holds(rich, 2, 3, 100, 0), holds(broke, 6, 7, 60, 0), holds(alone, 1, 2, 7, 0)}},
 		{"paid twice", false, history{pays("a", 1, 5, 60, ""), pays("b", 2, 5, 60, "")}},
 		{"lost update", false, history{pays("a", 1, 5, 10, ""), pays("b", 2, 5, 10, ""), holds(rich, 6, 7, 90, 0)}},
@@ -105,7 +105,7 @@ func TestLinearize_MoneyMovesAtOneMoment(t *testing.T) {
 }
 
 func TestLinearize_AHoldEndsOnce(t *testing.T) {
-	judge(t, []legality{
+	mustBe(t, []legality{
 		{"held", true, history{pays("h", 1, 2, 60, "1s"), holds(rich, 3, 4, 100, 60), is("h", 3, 4, "reserved"), turnedDown(pays("a", 3, 4, 50, ""), "insufficient-funds", `{"available":40}`)}},
 		{"held money spent", false, history{pays("h", 1, 2, 60, "1s"), pays("a", 3, 4, 50, "")}},
 		{"posted", true, history{pays("h", 1, 2, 60, "1s"), ending("post", "h", 3, 4, ""), holds(rich, 5, 6, 40, 0), holds(broke, 5, 6, 60, 0), is("h", 5, 6, "posted")}},
@@ -136,7 +136,7 @@ type legality struct {
 	ops   history
 }
 
-func judge(t *testing.T, cases []legality) {
+func mustBe(t *testing.T, cases []legality) {
 	t.Helper()
 	given, err := json.Marshal([]money.Account{{ID: rich, Opening: 100}, {ID: broke}, {ID: alone, Opening: 7}})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -55,7 +56,7 @@ func awaitHolds(ctx context.Context, t *loadtest.Trial) (late int64) {
 	if t.Scenario.Grace > 0 {
 		reserved += ` AND expires_at > clock_timestamp() - interval '1 second'`
 	}
-	for end := time.Now().Add(cmp.Or(t.Scenario.Grace, loadtest.LiveBound(t.TTL()))); time.Now().Before(end); {
+	for end := time.Now().Add(cmp.Or(t.Scenario.Grace, judge.LiveBound(t.TTL()))); time.Now().Before(end); {
 		n, err := invariant.Number(ctx, conn, reserved)
 		if err == nil && n == 0 || !fault.Wait(ctx, 20*time.Millisecond) {
 			return 0

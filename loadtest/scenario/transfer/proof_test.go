@@ -15,6 +15,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/locking/idempotency/pgtx/pgtest"
 )
@@ -35,7 +36,7 @@ func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 		}
 		return conn.Close(ctx)
 	})
-	proof.LockTTL = map[string]time.Duration{"transfer": -loadtest.LiveMargin + 100*time.Millisecond} // locks must be gone at once
+	proof.LockTTL = map[string]time.Duration{"transfer": -judge.LiveMargin + 100*time.Millisecond} // locks must be gone at once
 	return proof
 }
 

@@ -10,14 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/wallet"
 )
 
 // effects returns the executed operations, by their keys, in the order in which they wrote a wallet: that of the times,
 // and within a transaction that of the ids of their entries.
-func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error) {
+func effects(ctx context.Context, db *mongo.Database) ([]judge.Stored, error) {
 	var rows []struct {
 		ID     bson.Binary `bson:"_id"`
 		Client bson.Binary
@@ -35,13 +35,13 @@ func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error)
 	for n, e := range entries {
 		order[idOf(e.Operation)] = int64(n + 1)
 	}
-	list := []loadtest.Stored{} // not nil: the database was read
+	list := []judge.Stored{} // not nil: the database was read
 	for _, r := range rows {
 		client, err := uuid.FromBytes(r.Client.Data)
 		if err != nil {
 			return nil, fmt.Errorf("audit: effects: the client of %q: %w", r.Key, err)
 		}
-		list = append(list, loadtest.Stored{
+		list = append(list, judge.Stored{
 			Client: client, Key: r.Key, Order: order[idOf(r.ID)],
 			Answer: traffic.Encode(map[string]any{"bonus": r.Bonus}),
 		})

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"shop/loadtest"
+	"shop/loadtest/judge"
 )
 
 func TestEffects_AreTheExecutedOperations(t *testing.T) {
@@ -36,7 +36,7 @@ func TestEffects_OfOneTransactionAreInTheOrderOfTheirEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(stored, func(a, b loadtest.Stored) int { return int(a.Order - b.Order) })
+	slices.SortFunc(stored, func(a, b judge.Stored) int { return int(a.Order - b.Order) })
 	for n, want := range []string{"k1", "k2", "k3", "shared"} {
 		if stored[n].Key != want {
 			t.Errorf("%d: %q, want %q", n, stored[n].Key, want)

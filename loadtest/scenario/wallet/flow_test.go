@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
-	"shop/wallet"
-
 	"github.com/google/go-cmp/cmp"
+
+	"shop/loadtest"
+	"shop/loadtest/judge"
+	"shop/wallet"
 )
 
 func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
@@ -44,7 +45,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		{sound("combined", loadtest.CombinerPaused), map[string]int64{"pauses": 2, "outlived": 1, "together": 10}},
 		{sound("combined", loadtest.HangUp), map[string]int64{"hung_up": 50, "cut_off": 1, "together": 10}},
 	} {
-		enough := map[string]int64{"overlaps": loadtest.OverlapsLeast, "mongo_clients": 1}
+		enough := map[string]int64{"overlaps": judge.OverlapsLeast, "mongo_clients": 1}
 		maps.Copy(enough, c.enough)
 		if c.scenario.Fault != loadtest.NoFault {
 			enough["hit"] = 1
@@ -100,7 +101,7 @@ func TestQuick_OfTheWalletsHasTheControlsAndTheDefault(t *testing.T) {
 }
 
 func TestFlow_TheLivenessBoundAllowsForAnElection(t *testing.T) {
-	plain := loadtest.LiveBound(2 * time.Second)
+	plain := judge.LiveBound(2 * time.Second)
 	for _, fault := range everyFault {
 		want := plain
 		if fault == StepDown || fault == PrimaryPause || fault == PrimaryKill {

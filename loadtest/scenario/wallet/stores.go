@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
@@ -139,7 +140,7 @@ const (
 )
 
 // watch samples all wallets and all entries, each time in one snapshot.
-func watch(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
+func watch(ctx context.Context, t *loadtest.Trial) ([]judge.Sample, error) {
 	return sample(ctx, Of(t).db, money.Accounts(t.Plan), t.Look)
 }
 
@@ -151,8 +152,8 @@ const walletNow = `
 {"$group": {"_id": "$_id", "says": {"$sum": "$says"}, "moved": {"$sum": "$moved"}}}`
 
 // sample compares the balances with the entries and the plan's openings.
-func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clock func() time.Duration) ([]loadtest.Sample, error) {
-	return loadtest.Watch(ctx, clock, func() ([]loadtest.Level, error) {
+func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clock func() time.Duration) ([]judge.Sample, error) {
+	return judge.Watch(ctx, clock, func() ([]judge.Level, error) {
 		var wallets []struct {
 			ID          bson.Binary `bson:"_id"`
 			Says, Moved int64
@@ -164,7 +165,7 @@ func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clo
 		for _, a := range opened {
 			missing[string(a.ID[:])] = a.Opening
 		}
-		balances, drift, below := loadtest.Level{Name: "balances"}, loadtest.Level{Name: money.DriftLevel}, loadtest.Level{Name: "wallets below 0"}
+		balances, drift, below := judge.Level{Name: "balances"}, judge.Level{Name: money.DriftLevel}, judge.Level{Name: "wallets below 0"}
 		add := func(says, is int64) {
 			balances.Says, balances.True = balances.Says+says, balances.True+is
 			drift.Says += max(says-is, is-says)
@@ -179,7 +180,7 @@ func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clo
 		for _, opening := range missing {
 			add(0, opening)
 		}
-		return []loadtest.Level{balances, drift, below}, nil
+		return []judge.Level{balances, drift, below}, nil
 	})
 }
 

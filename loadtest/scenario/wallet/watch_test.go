@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/locking/locktest"
 )
@@ -25,7 +25,7 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 	do(t, db, correctWallets())
 	clock := time.Now()
 	watching, stop := context.WithCancel(t.Context())
-	var samples []loadtest.Sample
+	var samples []judge.Sample
 	var looks atomic.Int32
 	done := make(chan error, 1)
 	go func() {
@@ -45,13 +45,13 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, last := samples[0].Levels, samples[len(samples)-1].Levels
-	if want := []loadtest.Level{{Name: "balances", Says: 1575, True: 1575}, {Name: money.DriftLevel, Says: 0}, {Name: "wallets below 0", Says: 0}}; !slices.Equal(first, want) {
+	if want := []judge.Level{{Name: "balances", Says: 1575, True: 1575}, {Name: money.DriftLevel, Says: 0}, {Name: "wallets below 0", Says: 0}}; !slices.Equal(first, want) {
 		t.Errorf("first %+v, want %+v", first, want)
 	}
-	if want := []loadtest.Level{{Name: "balances", Says: 1165, True: 1575}, {Name: money.DriftLevel, Says: 410}, {Name: "wallets below 0", Says: 1}}; !slices.Equal(last, want) {
+	if want := []judge.Level{{Name: "balances", Says: 1165, True: 1575}, {Name: money.DriftLevel, Says: 410}, {Name: "wallets below 0", Says: 1}}; !slices.Equal(last, want) {
 		t.Errorf("last %+v, want %+v", last, want)
 	}
-	if found := loadtest.Apart(samples); len(found) < 3 || len(loadtest.Apart(samples[:1])) != 0 {
+	if found := judge.Apart(samples); len(found) < 3 || len(judge.Apart(samples[:1])) != 0 {
 		t.Errorf("apart: %v", found)
 	}
 }
@@ -62,7 +62,7 @@ func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	do(t, db, correctWallets())
 	settled(t, db)
 	watching, stop := context.WithCancel(t.Context())
-	watched := make(chan []loadtest.Sample, 1)
+	watched := make(chan []judge.Sample, 1)
 	go func() {
 		samples, err := sample(watching, db, planOf, func() time.Duration { return 0 })
 		if err != nil {
@@ -74,7 +74,7 @@ func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 		payment(t, db)
 	}
 	stop()
-	if found := loadtest.Apart(<-watched); len(found) != 0 {
+	if found := judge.Apart(<-watched); len(found) != 0 {
 		t.Errorf("apart: %v", found)
 	}
 }
@@ -153,7 +153,7 @@ func TestWatchWallets_SeesARaisedOpeningAndAnUnplannedWallet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := loadtest.Apart(samples); len(found) != c.want {
+		if found := judge.Apart(samples); len(found) != c.want {
 			t.Errorf("%s: %v, want %d", name, found, c.want)
 		}
 	}

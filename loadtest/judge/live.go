@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package judge
 
 import (
 	"fmt"
@@ -78,7 +78,7 @@ func waits(records []traffic.Record, at time.Duration) time.Duration {
 
 // among returns the bound under a schedule of faults: the duration of each fault that begins within the
 // bound is added. To a client, two stores that fail in succession are one outage.
-func among(events []fault.Event, epoch time.Time, bound time.Duration) func(at time.Duration) time.Duration {
+func Among(events []fault.Event, epoch time.Time, bound time.Duration) func(at time.Duration) time.Duration {
 	events = slices.SortedFunc(slices.Values(events), func(a, b fault.Event) int { return a.At.Compare(b.At) })
 	return func(at time.Duration) time.Duration {
 		longer := bound
@@ -92,7 +92,7 @@ func among(events []fault.Event, epoch time.Time, bound time.Duration) func(at t
 }
 
 // keys lists the keys of the records that match.
-func keys(records []traffic.Record, of func(traffic.Record) bool) (list []string) {
+func Keys(records []traffic.Record, of func(traffic.Record) bool) (list []string) {
 	for _, r := range records {
 		if of(r) {
 			list = append(list, r.Key)
@@ -102,12 +102,12 @@ func keys(records []traffic.Record, of func(traffic.Record) bool) (list []string
 }
 
 // undecided lists the keys that no retry decided in time.
-func undecided(records []traffic.Record) []string {
-	return keys(records, func(r traffic.Record) bool { return !r.Outcome.Final() && !r.Abandoned() })
+func Undecided(records []traffic.Record) []string {
+	return Keys(records, func(r traffic.Record) bool { return !r.Outcome.Final() && !r.Abandoned() })
 }
 
 // notRefused lists the requests that are not allowed and were not refused with one of their problems.
-func notRefused(records []traffic.Record) (wrong []string) {
+func NotRefused(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if len(r.Refusals) > 0 && !slices.Contains(r.Refusals, r.Problem()) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s; want %s", r.Key, r.Ended(), strings.Join(r.Refusals, " or ")))
@@ -117,7 +117,7 @@ func notRefused(records []traffic.Record) (wrong []string) {
 }
 
 // refusedWrites lists the writes that are allowed and were refused for a reason that is none of those known for the action.
-func refusedWrites(records []traffic.Record, known map[traffic.Action][]string) (wrong []string) {
+func RefusedWrites(records []traffic.Record, known map[traffic.Action][]string) (wrong []string) {
 	for _, r := range records {
 		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected && !slices.Contains(known[r.Action], r.Problem()) {
 			wrong = append(wrong, r.Key+": "+r.Ended())
@@ -127,7 +127,7 @@ func refusedWrites(records []traffic.Record, known map[traffic.Action][]string) 
 }
 
 // refusedReads lists the reads that are allowed and were refused.
-func refusedReads(records []traffic.Record) (wrong []string) {
+func RefusedReads(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected {
 			wrong = append(wrong, r.Key+": "+r.Ended())
@@ -137,7 +137,7 @@ func refusedReads(records []traffic.Record) (wrong []string) {
 }
 
 // diverged lists the keys that got two different final answers, with these answers.
-func diverged(records []traffic.Record) (found []string) {
+func Diverged(records []traffic.Record) (found []string) {
 	for _, r := range records {
 		if r.Diverged {
 			found = append(found, r.Key+": "+r.Differs)
@@ -148,7 +148,7 @@ func diverged(records []traffic.Record) (found []string) {
 
 // firstDuplicates lists the keys that were only ever answered as duplicates, although no request with them can have had
 // an effect before.
-func firstDuplicates(records []traffic.Record) (found []string) {
+func FirstDuplicates(records []traffic.Record) (found []string) {
 	for _, r := range records {
 		effect := func(a traffic.Attempt) bool {
 			return a.Outcome == traffic.Unknown || a.Outcome == traffic.OK && !a.Duplicate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package judge
 
 import (
 	"testing"
@@ -85,7 +85,7 @@ func TestStalls_OfAScheduleTheTimeOfFaultsThatFollowIsNotCounted(t *testing.T) {
 		11 * second:             2, // too late for the begin of both faults: 10 s, less the 3 s of the other fault, and 6 s
 	} {
 		records := []traffic.Record{bought(at), last}
-		if got := Stalls(h, records, row, among(row, h.Epoch, 5*second)); len(got) != want {
+		if got := Stalls(h, records, row, Among(row, h.Epoch, 5*second)); len(got) != want {
 			t.Errorf("a success at %v: %d stalls %v, want %d", at, len(got), got, want)
 		}
 		if got := Stalls(h, records, row, Always(5*second)); len(got) <= want {
@@ -99,7 +99,7 @@ func TestRefusedReads_AReadOfWhatTheReaderOwnsMustNotBeRefused(t *testing.T) {
 		i.Key = key
 		return traffic.Record{Intent: i, Outcome: traffic.Rejected, Attempts: []traffic.Attempt{{Outcome: traffic.Rejected, Problem: "not-found", Status: 404}}}
 	}
-	got := refusedReads([]traffic.Record{
+	got := RefusedReads([]traffic.Record{
 		refused("own", traffic.Intent{Reads: true}), refused("other", traffic.Intent{Reads: true, Refusals: []string{"not-found"}}), refused("write", traffic.Intent{}),
 		{Intent: traffic.Intent{Key: "read", Reads: true}, Outcome: traffic.OK},
 	})
@@ -129,7 +129,7 @@ func TestFirstDuplicates_AreKeysThatNoOtherAnswerDecided(t *testing.T) {
 			a.Key = "k"
 			h.Add(a, []byte("body"))
 		}
-		if found := firstDuplicates(h.Records()); (len(found) == 1) != c.first {
+		if found := FirstDuplicates(h.Records()); (len(found) == 1) != c.first {
 			t.Errorf("%s: %q", c.name, found)
 		}
 	}

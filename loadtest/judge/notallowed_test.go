@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package judge
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ func TestHistory_GivenUpKeyIsNotSentAgain(t *testing.T) {
 	if retry, _ := h.Add(traffic.Attempt{Key: "a", Outcome: traffic.Open, Problem: "busy"}, nil); retry != nil {
 		t.Error("a given up key is sent again after busy")
 	}
-	if got := undecided(h.Records()); len(got) != 0 {
+	if got := Undecided(h.Records()); len(got) != 0 {
 		t.Errorf("undecided: %v; want none", got)
 	}
 	h.Intend(traffic.Intent{Key: "b", GivesUp: true})
@@ -37,7 +37,7 @@ func TestNotRefused_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
 		h.Intend(traffic.Intent{Key: key, Refusals: []string{"forbidden", "not-found"}})
 		h.Add(a, nil)
 	}
-	if got := notRefused(h.Records()); len(got) != 3 || slices.ContainsFunc(got, func(s string) bool { return s[:7] == "refused" }) {
+	if got := NotRefused(h.Records()); len(got) != 3 || slices.ContainsFunc(got, func(s string) bool { return s[:7] == "refused" }) {
 		t.Errorf("wrong: %q; want all but the refused", got)
 	}
 }
@@ -61,7 +61,7 @@ func TestRefusedWrites_WhatIsAllowedIsRefusedOnlyForAReasonThatTheFlowKnows(t *t
 		c.attempt.Key = c.intent.Key
 		h.Add(c.attempt, nil)
 	}
-	if got := refusedWrites(h.Records(), known); len(got) != 2 || !strings.HasPrefix(got[0], "invalid: ") || !strings.HasPrefix(got[1], "of another action: ") {
+	if got := RefusedWrites(h.Records(), known); len(got) != 2 || !strings.HasPrefix(got[0], "invalid: ") || !strings.HasPrefix(got[1], "of another action: ") {
 		t.Errorf("%q; want the invalid one, and the one of another action", got)
 	}
 }
@@ -71,7 +71,7 @@ func TestHistory_ReadsMayDiffer(t *testing.T) {
 	h.Intend(traffic.Intent{Key: "r", Reads: true})
 	h.Add(traffic.Attempt{Key: "r", Outcome: traffic.OK}, []byte(`{"stock":2}`))
 	h.Add(traffic.Attempt{Key: "r", Outcome: traffic.OK}, []byte(`{"stock":1}`))
-	if got := diverged(h.Records()); len(got) != 0 {
+	if got := Diverged(h.Records()); len(got) != 0 {
 		t.Errorf("diverged: %v; want none", got)
 	}
 }

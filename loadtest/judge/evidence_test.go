@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package judge
 
 import (
 	"testing"
@@ -45,7 +45,7 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T)
 		{Attempts: []traffic.Attempt{{Outcome: traffic.Open, Sends: 0}, {Outcome: traffic.Rejected, Sends: 3}}},
 	}
 	want := map[string]int64{"attempts": 4, "unknown_answers": 1, "silent_retries": 2}
-	if diff := cmp.Diff(want, onTheWire(records)); diff != "" {
+	if diff := cmp.Diff(want, OnTheWire(records)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -65,7 +65,7 @@ func TestStruck_APauseMustHaveHeldARequestToItsEnd(t *testing.T) {
 		{"sent to the stopped replica", traffic.Attempt{Start: 3 * second, End: 6 * second, Status: 201, Sends: 1}, false},
 		{"at another replica", traffic.Attempt{Replica: 1, Start: second, End: 6 * second, Status: 201, Sends: 1}, false},
 	} {
-		if got := struck([]traffic.Record{{Attempts: []traffic.Attempt{c.attempt}}}, pause, epoch); got != c.want {
+		if got := Struck([]traffic.Record{{Attempts: []traffic.Attempt{c.attempt}}}, pause, epoch); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loadtest
+package judge
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 )
 
 // fromOutside is the evidence in the history itself.
-func fromOutside(records []traffic.Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
-	evidence := onTheWire(records)
+func Evidence(records []traffic.Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
+	evidence := OnTheWire(records)
 	evidence["overlaps"] = Overlaps(records, replicas)
 	evidence["cut_off"] = cutOff(records, events, epoch)
 	maps.Copy(evidence, meanwhile(records, events, epoch))
@@ -27,7 +27,7 @@ func fromOutside(records []traffic.Record, replicas int, events []fault.Event, e
 var answers = map[string]string{"outcome-unknown": "outcome_unknown", "stale": "stale_answers", "lost": "lost_answers"}
 
 // onTheWire counts attempts by what the clients saw.
-func onTheWire(records []traffic.Record) map[string]int64 {
+func OnTheWire(records []traffic.Record) map[string]int64 {
 	evidence := map[string]int64{"attempts": 0, "unknown_answers": 0, "silent_retries": 0}
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -59,7 +59,7 @@ func meanwhile(records []traffic.Record, events []fault.Event, epoch time.Time) 
 			if done && a.Start > over {
 				counts["done_after"]++
 			}
-			if a.Sends == 0 || !metFault(a, events, epoch) {
+			if a.Sends == 0 || !MetFault(a, events, epoch) {
 				continue
 			}
 			counts["hit"]++
@@ -69,7 +69,7 @@ func meanwhile(records []traffic.Record, events []fault.Event, epoch time.Time) 
 			if a.Outcome == traffic.Open {
 				counts["refused_meanwhile"]++
 			}
-			if done && inside(a, events, epoch) {
+			if done && Inside(a, events, epoch) {
 				counts["done_meanwhile"]++
 			}
 		}
@@ -78,7 +78,7 @@ func meanwhile(records []traffic.Record, events []fault.Event, epoch time.Time) 
 }
 
 // inside reports whether an attempt began and ended while a fault lasted.
-func inside(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
+func Inside(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 	return slices.ContainsFunc(events, func(e fault.Event) bool {
 		return a.Start >= e.At.Sub(epoch) && a.End <= e.Until.Sub(epoch)
 	})
@@ -102,7 +102,7 @@ func decidedAfterCut(records []traffic.Record, events []fault.Event) (n int64) {
 
 // struck reports whether a fault of a replica hit one of its requests: for a kill, a request that got no
 // answer; for a pause, a request that waited until the end of the pause or got no answer.
-func struck(records []traffic.Record, e fault.Event, epoch time.Time) bool {
+func Struck(records []traffic.Record, e fault.Event, epoch time.Time) bool {
 	at, until := e.At.Sub(epoch), e.Until.Sub(epoch)
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -122,7 +122,7 @@ func struck(records []traffic.Record, e fault.Event, epoch time.Time) bool {
 func cutOff(records []traffic.Record, events []fault.Event, epoch time.Time) (n int64) {
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			if a.Status == 0 && a.Sends > 0 && metFault(a, events, epoch) {
+			if a.Status == 0 && a.Sends > 0 && MetFault(a, events, epoch) {
 				n++
 			}
 		}
@@ -130,7 +130,7 @@ func cutOff(records []traffic.Record, events []fault.Event, epoch time.Time) (n 
 	return n
 }
 
-func metFault(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
+func MetFault(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 	for _, e := range events {
 		// The client sees the end of an attempt after the kill, whose time is noted before the kill.
 		if at := e.At.Sub(epoch); a.Start <= e.Until.Sub(epoch) && a.End >= at {
