@@ -27,7 +27,6 @@ import (
 	"shop/loadtest/fault/mongofault"
 	"shop/loadtest/fault/nemesis"
 	"shop/loadtest/fault/pgfault"
-	"shop/loadtest/fault/replicafault"
 	inventoryflow "shop/loadtest/scenario/inventory"
 	transferflow "shop/loadtest/scenario/transfer"
 	walletflow "shop/loadtest/scenario/wallet"
@@ -39,16 +38,13 @@ import (
 
 // widening is the mean of the pause at after-guard, between reading and acting on what was read: there
 // naive races, and there a strategy that relies on its lock alone loses the lock. Transfers also pause at
-// after-begin. All strategies have the same pauses under one fault. Some faults change them:
-//
-//	late-write                   transfers have none
-//	lease-revoked                those of transfers, five times as long, and so are those at after-begin
-//	a nemesis                    those of transfers at after-begin are five times as long
-//	pause                        those of wallets too
-//	redis-failover               thirty times as long, so that a replica is soon found between the two
-//	hang-up                      of purchases, twenty times: requests wait for a batch, however fast the machine is
-//	hang-up, combiner-paused     of wallets, twenty-five times, for the same reason
+// after-begin. All strategies have the same pauses under one fault; some faults make them longer (setup).
 const widening = 2 * time.Millisecond
+
+// widened is a failpoint that pauses at a step, for a multiple of widening on average.
+func widened(step string, times int) []string {
+	return []string{"--failpoint", step + "=exp:" + (time.Duration(max(1, times)) * widening).String()}
+}
 
 // lockTTLs are the TTLs of the locks under proof: longer than any request takes, and short enough that
 // the lock of a killed replica expires during the load.
@@ -104,7 +100,6 @@ type lesson struct {
 	*loadtest.Flow
 	offers  []loadtest.Strategy
 	replica func(*loadtest.Trial, *site.Program) error
-	fault   func(*loadtest.Trial) (fault.Fault, error) // the faults that fault does not handle
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
 	monitor func(context.Context, *loadtest.Trial) (loadtest.Monitor, error) // of its lock service; nil: it has none
 	parts   func(context.Context, *loadtest.Trial) ([]nemesis.Part, error)   // the faults of its stores, for a nemesis
@@ -117,10 +112,10 @@ type lesson struct {
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
-		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisMonitor, e.inventoryParts, e.redisFigures, false},
-		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdMonitor, e.transferParts, e.etcdFigures, false},
+		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, stockShelves, e.redisMonitor, e.inventoryParts, e.redisFigures, false},
+		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, openAccounts, e.etcdMonitor, e.transferParts, e.etcdFigures, false},
 		// A fault excuses repeated requests to the bonus service, which is what controls of wallets are caught by.
-		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil, e.walletParts, walletflow.Figures, true},
+		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, openWallets, nil, e.walletParts, walletflow.Figures, true},
 	}
 }
 
@@ -147,7 +142,7 @@ func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
 	switch {
 	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" || c.MongoURL == "":
 		return errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL must be set; " + getServers)
-	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
+	case c.Stack == "" && slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return e.setup(s).private() || s.Strategy == "lease-id-fence" }):
 		return errNoStack
 	}
 	return e.attach(c.Stack)
@@ -164,11 +159,6 @@ func (e *environment) attach(dir string) (err error) {
 }
 
 var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults of servers need servers that may be killed; " + getServers)
-
-// breaksServers reports whether a scenario needs servers of its own.
-func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == inventoryflow.RedisDown || s.Fault == inventoryflow.RedisFailover || postgresKind(s) != "" || threeMembers(s) || mongoKind(s) != ""
-}
 
 // serverWait bounds the start of a server.
 const serverWait = 30 * time.Second
@@ -254,23 +244,15 @@ func (e *environment) replica(t *loadtest.Trial) (site.Program, error) {
 	}
 	e.seed = cmp.Or(t.Scenario.Seed, e.settings.Seed)
 	p := site.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
-	err := e.of(t).replica(t, &p)
-	switch t.Scenario.Fault {
-	case loadtest.CrashMatrix:
-		p.Args = e.armed(t.Scenario, p.Args)
-	case loadtest.CombinerPaused:
-		p.Args = stopping(e.of(t), p.Args)
-	case loadtest.StandbyGone, loadtest.PrimaryLost, loadtest.PrimaryLostAsync: // a COMMIT that waits keeps its connection
-		p.Args = adding(p.Args, "--pg-max-conns", "32")
+	if err := e.of(t).replica(t, &p); err != nil {
+		return p, err
 	}
-	return p, err
-}
-
-// stopping adds a failpoint to the arguments of each replica, at a step of a batch: another one for each.
-func stopping(l lesson, args func(n int, listen, metrics string) []string) func(n int, listen, metrics string) []string {
-	return func(n int, listen, metrics string) []string {
-		return append(args(n, listen, metrics), "--failpoint", l.Name+"/"+l.Batch[n%len(l.Batch)]+"=stop-batch")
+	own, args := e.setup(t.Scenario), p.Args
+	p.Args = func(n int, listen, metrics string) []string { return append(args(n, listen, metrics), own.args...) }
+	if own.start != nil {
+		own.start(e, t, &p)
 	}
+	return p, nil
 }
 
 // serve returns the arguments that the replicas of all flows share.
@@ -303,26 +285,11 @@ const stepWait = 5 * time.Second
 
 // fault returns the fault of a trial.
 func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
-	l := e.of(t)
-	switch {
-	case t.Scenario.Fault == loadtest.NoFault:
-		return fault.None{}, nil
-	case t.Scenario.Fault == loadtest.Nemesis:
-		return e.nemesis(context.Background(), t)
-	case t.Scenario.Fault == loadtest.CrashMatrix:
-		return e.crashMatrix(t), nil
-	case postgresKind(t.Scenario) == postgresPair:
-		return e.standby(t)
-	case t.Scenario.Fault == loadtest.HangUp:
-		return loadtest.HangUps{Trial: t}, nil
-	case t.Scenario.Fault == loadtest.CombinerKilled:
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Action: "kill-batch", Wait: stepWait, Calm: 2 * lockTTLs[l.Name]}, nil
-	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Action: "kill", Wait: stepWait}, nil
-	case t.Scenario.Fault == loadtest.Crash:
-		return replicafault.Crash{Victims: t.Replicas, Times: 6}, nil
+	inject := e.setup(t.Scenario).inject
+	if inject == nil {
+		return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 	}
-	return l.fault(t)
+	return inject(e, t)
 }
 
 // prepare creates the tables of a trial, and what its plan needs.

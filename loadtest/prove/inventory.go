@@ -3,8 +3,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,7 +18,6 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/redisfault"
-	"shop/loadtest/fault/replicafault"
 	inventoryflow "shop/loadtest/scenario/inventory"
 	"shop/loadtest/site"
 )
@@ -26,8 +25,9 @@ import (
 // inventoryReplica completes a program whose replicas sell stock with the scenario's strategy.
 func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error {
 	s := t.Scenario
-	if s.Fault == inventoryflow.RedisFailover { // new servers, whose first member is the master
-		if err := e.retire(context.Background(), "redis-sentinel"); err != nil {
+	own := e.setup(s)
+	if own.redis == sentinels { // new servers, whose first member is the master
+		if err := e.retire(context.Background(), sentinels); err != nil {
 			return err
 		}
 	}
@@ -44,22 +44,17 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 	if err != nil {
 		return err
 	}
-	ttl, pause, timeout := lockTTLs["inventory"], widening, []string(nil)
-	switch s.Fault {
-	case inventoryflow.RedisFailover:
-		ttl, pause, timeout = failoverTTL, 30*widening, []string{"--request-timeout", failoverTTL.String()}
+	ttl := cmp.Or(own.ttl, lockTTLs["inventory"])
+	if own.ttl > 0 {
 		for n := range urls {
 			urls[n] = unhurried(urls[n])
 		}
-	case loadtest.HangUp:
-		pause = 20 * widening
 	}
 	p.Args = func(n int, listen, metrics string) []string {
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, redisURLs[n]), []string{
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
-			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd,
-			"--lock-ttl", ttl.String(), "--failpoint", "inventory/after-guard=exp:" + pause.String(),
-		}, timeout)
+			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd, "--lock-ttl", ttl.String(),
+		}, widened("inventory/after-guard", own.guard))
 	}
 	return nil
 }
@@ -84,11 +79,8 @@ func unhurried(database string) string {
 
 // redisURL returns the URL of the shared server, or of a private one for a scenario that kills it.
 func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
-	switch s.Fault {
-	case inventoryflow.RedisFailover:
-		return e.privateURL("redis-sentinel")
-	case inventoryflow.RedisDown, loadtest.Nemesis:
-		return e.privateURL("redis")
+	if kind := e.setup(s).redis; kind != "" {
+		return e.privateURL(kind)
 	}
 	return e.settings.RedisURL, nil
 }
@@ -154,7 +146,7 @@ func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle 
 
 // countCalls counts the calls to the server of a scenario, or to each of its servers.
 func (e *environment) countCalls(ctx context.Context, t *loadtest.Trial) (redisCalls, error) {
-	if t.Scenario.Fault != inventoryflow.RedisFailover {
+	if e.setup(t.Scenario).redis != sentinels {
 		client, err := e.redis(t.Scenario)
 		if err != nil {
 			return nil, err
@@ -180,36 +172,42 @@ type redisCalls interface {
 	Stop(context.Context) (all, after int64, err error)
 }
 
+// sentinels is the kind of a Redis with replicas and sentinels.
+const sentinels = "redis-sentinel"
+
 // failover is the fault redis-failover, in a Redis of its own.
 func (e *environment) failover(t *loadtest.Trial) (f redisfault.Failover, err error) {
 	f = redisfault.Failover{
 		Name: stack.SentinelMaster, Prefix: t.Prefix, TTL: failoverTTL, Times: inventoryflow.Failovers, Replicas: t.Replicas,
 	}
-	members, err := e.members("redis-sentinel")
+	members, err := e.members(sentinels)
 	if err == nil {
 		f.Members, f.Sentinels = members[:3], members[3:]
 	}
 	return f, err
 }
 
-// inventoryFault returns a fault of Redis: its locks are deleted, or it is killed, or replaced.
-func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
-	switch t.Scenario.Fault {
-	case loadtest.CombinerPaused:
-		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["inventory"], InBatch: t.Replicas.PauseInBatch}, nil
-	case inventoryflow.LockLost:
-		client, err := e.redis(t.Scenario)
-		if err != nil {
-			return nil, err
-		}
-		return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, nil
-	case inventoryflow.RedisDown:
-		server, err := e.server("redis")
-		return fault.Restart{Server: server, Name: "redis", Evidence: "redis_kills", Times: 1, Dead: 0.5}, err
-	case inventoryflow.RedisFailover:
-		return e.failover(t)
-	}
-	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
+// inventorySetups are the faults of purchases: the locks in Redis are deleted, or Redis is killed, or replaced.
+func inventorySetups() map[loadtest.Fault]setup {
+	return withAll(map[loadtest.Fault]setup{
+		loadtest.Nemesis:        {redis: "redis", postgres: "postgres", links: linksOfAll, inject: (*environment).nemesis},
+		loadtest.CrashMatrix:    {links: linksOfVictim, start: armed, inject: crashMatrix},
+		loadtest.HangUp:         {guard: 20, inject: hangUp}, // requests wait for a batch, however fast the machine is
+		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
+		inventoryflow.LockLost: {inject: func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
+			client, err := e.redis(t.Scenario)
+			return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, err
+		}},
+		inventoryflow.RedisDown: {redis: "redis", inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
+			server, err := e.server("redis")
+			return fault.Restart{Server: server, Name: "redis", Evidence: "redis_kills", Times: 1, Dead: 0.5}, err
+		}},
+		inventoryflow.RedisFailover: {
+			redis: sentinels, ttl: failoverTTL, args: []string{"--request-timeout", failoverTTL.String()},
+			guard:  30, // so that a replica is soon found between reading and acting
+			inject: func(e *environment, t *loadtest.Trial) (fault.Fault, error) { return e.failover(t) },
+		},
+	})
 }
 
 // stockShelves creates the plan's products and buyers.

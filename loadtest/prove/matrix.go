@@ -10,6 +10,7 @@ import (
 	"shop/loadtest/crashmatrix"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/nemesis"
+	"shop/loadtest/site"
 )
 
 // matrixFlags are the flags of the crash matrix.
@@ -51,25 +52,26 @@ func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 
 // hasLinks reports whether replica n, from 0, reaches its stores through links that a fault can cut.
 func (e *environment) hasLinks(s loadtest.Scenario, n int) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.CrashMatrix && n == e.victim()
+	links := e.setup(s).links
+	return links == linksOfAll || links == linksOfVictim && n == e.victim()
 }
 
 // victim returns the number of the replica that gets the faults of a crash matrix, from 0.
 func (e *environment) victim() int { return e.settings.Replicas - 1 }
 
 // crashMatrix is the fault that runs the cells of a trial.
-func (e *environment) crashMatrix(t *loadtest.Trial) fault.Fault {
+func crashMatrix(e *environment, t *loadtest.Trial) (fault.Fault, error) {
 	links := map[string]*nemesis.Link{}
 	for _, l := range e.links {
 		links[l.Store()] = l
 	}
-	return crashmatrix.Matrix{Trial: t, Links: links}
+	return crashmatrix.Matrix{Trial: t, Links: links}, nil
 }
 
 // armed adds the failpoints of the cells to the arguments of the victim.
-func (e *environment) armed(s loadtest.Scenario, args func(n int, listen, metrics string) []string) func(n int, listen, metrics string) []string {
-	points := crashmatrix.Failpoints(s)
-	return func(n int, listen, metrics string) []string {
+func armed(e *environment, t *loadtest.Trial, p *site.Program) {
+	points, args := crashmatrix.Failpoints(t.Scenario), p.Args
+	p.Args = func(n int, listen, metrics string) []string {
 		if n != e.victim() {
 			return args(n, listen, metrics)
 		}

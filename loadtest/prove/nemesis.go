@@ -133,8 +133,8 @@ const (
 
 // nemesis returns a fault that draws from the faults of the replicas, of the stores that the strategy
 // uses, and of the links to these stores.
-func (e *environment) nemesis(ctx context.Context, t *loadtest.Trial) (fault.Fault, error) {
-	l := e.of(t)
+func (e *environment) nemesis(t *loadtest.Trial) (fault.Fault, error) {
+	l, ctx := e.of(t), context.Background()
 	uses := l.offers[slices.IndexFunc(l.offers, func(s loadtest.Strategy) bool { return s.Name == t.Scenario.Strategy })].Stores
 	parts, err := l.parts(ctx, t)
 	if err != nil {
@@ -232,7 +232,7 @@ func (e *environment) transferParts(_ context.Context, t *loadtest.Trial) ([]nem
 }
 
 func (e *environment) walletParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
-	members, err := e.members(mongoKind(t.Scenario))
+	members, err := e.members(e.setup(t.Scenario).mongo)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (e *environment) walletParts(_ context.Context, t *loadtest.Trial) ([]nemes
 		within("mongo", "commits of unknown result", mongofault.CommitUnknown{Proxies: e.mongoProxies, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}),
 	}
 	for _, m := range set {
-		parts = append(parts, away("mongo", "members_killed", reminded{m.Server, set, transactionLifetime(t.Scenario)}, "mongod "+m.Addr))
+		parts = append(parts, away("mongo", "members_killed", reminded{m.Server, set, e.lifetime(t.Scenario)}, "mongod "+m.Addr))
 	}
 	return parts, nil
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,11 +54,15 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 			own = append(own, "--hot-accounts", a.ID.String())
 		}
 	}
+	pauses := append(widened("transfer/after-begin", e.setup(s).begin), widened("transfer/after-guard", e.setup(s).guard)...)
+	if s.Fault == transferflow.LateWrite { // it is a pause, and a step in between would send BEGIN alone, before the delayed part
+		pauses = nil
+	}
 	p.Args = func(n int, listen, metrics string) []string {
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL), own, []string{
 			"--strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", each[n],
-		}, widen(s))
+		}, pauses)
 	}
 	p.Sidecar = func() []string {
 		return append([]string{
@@ -70,38 +73,12 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 	return nil
 }
 
-// widen returns the pauses between the last check of ctx and the guard, and between reading and acting on what was
-// read. Under lease-revoked both are longer: in the first the next holder overtakes one whose lease was revoked, so that
-// the guard refuses it, and in the second it reads what a holder without a guard is about to overwrite. late-write needs no
-// pause, since it is one; and a step in between would send BEGIN alone, before the delayed part of the transaction.
-func widen(s loadtest.Scenario) []string {
-	begin, guard := widening, widening
-	switch s.Fault {
-	case transferflow.LateWrite:
-		return nil
-	case transferflow.LeaseRevoked:
-		begin, guard = 5*widening, 5*widening
-	case loadtest.Nemesis:
-		begin = 5 * widening
-	}
-	return []string{
-		"--failpoint", "transfer/after-begin=exp:" + begin.String(),
-		"--failpoint", "transfer/after-guard=exp:" + guard.String(),
-	}
-}
-
-// threeMembers reports whether a scenario needs a cluster of etcd: to lose members, or to give each replica
-// a member of its own.
-func threeMembers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis && s.Flow.Name == "transfer" || s.Fault == transferflow.LeaderKill || s.Fault == transferflow.NoQuorum || s.Strategy == "lease-id-fence"
-}
-
 // endpoints returns the etcd endpoints of the replicas: replica n has those at n modulo their number.
 func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
-	if !threeMembers(s) {
+	if e.setup(s).etcd == "" && s.Strategy != "lease-id-fence" { // each of whose replicas has a member of its own
 		return []string{e.settings.Etcd}, nil
 	}
-	members, err := e.members("etcd3")
+	members, err := e.members(threeMembers)
 	var each []string
 	for _, m := range members {
 		each = append(each, m.Addr)
@@ -112,11 +89,14 @@ func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 	return each, err
 }
 
+// threeMembers is the kind of a cluster of etcd.
+const threeMembers = "etcd3"
+
 // proxy returns the database URL of each replica: through a proxy of its own, where a fault needs one. It
 // closes the proxies of the previous scenario.
 func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut && s.Fault != loadtest.Nemesis {
+	if !e.setup(s).proxied {
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.proxies, urls, err = through(e.settings.Replicas, databaseURL, pgfault.NewProxy)
@@ -186,41 +166,55 @@ func (e *environment) etcdFigures(ctx context.Context, t *loadtest.Trial, _ map[
 	}, nil
 }
 
-// transferFault returns a fault of replicas, their traffic, their leases, etcd or PostgreSQL.
-func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
-	s := t.Scenario
-	switch s.Fault {
-	case loadtest.Pause:
-		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
-	case loadtest.CombinerPaused:
-		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"], InBatch: t.Replicas.PauseInBatch}, nil
-	case transferflow.CommitCut:
-		return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
-	case transferflow.PGRestart:
-		server, err := e.server("postgres")
-		return fault.Restart{Server: server, Name: "postgres", Evidence: "pg_restarts", Times: 3}, err
+// transferSetups are the faults of transfers: of replicas, their traffic, their leases, etcd or PostgreSQL.
+func transferSetups() map[loadtest.Fault]setup {
+	// The next holder overtakes one whose lease was revoked: between its last check of ctx and the guard, which refuses it,
+	// and between its read and its write, where a holder without a guard overwrites what the next one has written.
+	const revoked = 5
+	return withAll(map[loadtest.Fault]setup{
+		loadtest.Nemesis:        {postgres: "postgres", etcd: threeMembers, proxied: true, links: linksOfAll, begin: revoked, inject: (*environment).nemesis},
+		loadtest.CrashMatrix:    {links: linksOfVictim, start: armed, inject: crashMatrix},
+		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
+		loadtest.Pause: {inject: func(_ *environment, t *loadtest.Trial) (fault.Fault, error) {
+			return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
+		}},
+		transferflow.CommitCut: {proxied: true, inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
+			return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
+		}},
+		transferflow.PGRestart: {postgres: "postgres", inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
+			server, err := e.server("postgres")
+			return fault.Restart{Server: server, Name: "postgres", Evidence: "pg_restarts", Times: 3}, err
+		}},
+		transferflow.LateWrite: {proxied: true, inject: withEtcd(func(e *environment, t *loadtest.Trial, client *clientv3.Client, _ []fault.Member) fault.Fault {
+			return e.lateWrite(t, client)
+		})},
+		transferflow.LeaseRevoked: {begin: revoked, guard: revoked, inject: withEtcd(func(_ *environment, t *loadtest.Trial, client *clientv3.Client, _ []fault.Member) fault.Fault {
+			return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}
+		})},
+		transferflow.LeaderKill: {etcd: threeMembers, inject: withEtcd(func(_ *environment, _ *loadtest.Trial, client *clientv3.Client, members []fault.Member) fault.Fault {
+			return etcdfault.LeaderKill{Client: client, Members: members, Times: 2}
+		})},
+		transferflow.NoQuorum: {etcd: threeMembers, inject: withEtcd(func(_ *environment, _ *loadtest.Trial, client *clientv3.Client, members []fault.Member) fault.Fault {
+			return etcdfault.NoQuorum{Client: client, Members: members, Times: 2, Part: 0.4}
+		})},
+	})
+}
+
+// withEtcd makes a fault with a client of the scenario's etcd, and its members if they are private.
+func withEtcd(of func(*environment, *loadtest.Trial, *clientv3.Client, []fault.Member) fault.Fault) func(*environment, *loadtest.Trial) (fault.Fault, error) {
+	return func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
+		client, err := e.etcd(t.Scenario)
+		if err != nil {
+			return nil, err
+		}
+		var members []fault.Member
+		if e.setup(t.Scenario).etcd != "" {
+			if members, err = e.members(threeMembers); err != nil {
+				return nil, err
+			}
+		}
+		return of(e, t, client, members), nil
 	}
-	client, err := e.etcd(s)
-	if err != nil {
-		return nil, err
-	}
-	switch s.Fault {
-	case transferflow.LateWrite:
-		return e.lateWrite(t, client), nil
-	case transferflow.LeaseRevoked:
-		return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}, nil
-	}
-	members, err := e.members("etcd3")
-	if err != nil {
-		return nil, err
-	}
-	switch s.Fault {
-	case transferflow.LeaderKill:
-		return etcdfault.LeaderKill{Client: client, Members: members, Times: 2}, nil
-	case transferflow.NoQuorum:
-		return etcdfault.NoQuorum{Client: client, Members: members, Times: 2, Part: 0.4}, nil
-	}
-	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
 // lateWrite delivers writes of a replica after a newer holder has written to the same accounts.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,30 +32,21 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 	if urls, err = e.linked(s, "mongo", urls); err != nil {
 		return err
 	}
-	between := widening
-	switch s.Fault {
-	case loadtest.Pause: // it must hit a transaction between lock and commit
-		between *= 5
-	case loadtest.CombinerPaused, loadtest.HangUp: // requests must wait for a batch, however fast the machine is
-		between *= 25
-	}
 	p.Args = func(n int, listen, metrics string) []string {
-		return append(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL),
+		return slices.Concat(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL), []string{
 			"--strategy", "row", "--transfer-strategy", "row",
 			"--postgres-url", t.Postgres, "--etcd-endpoints", e.settings.Etcd,
 			"--wallet-strategy", s.Strategy, "--mongo-url", urls[n], "--bonus-url", own.Bonus,
-			"--failpoint", "wallet/after-guard=exp:"+between.String())
+		}, widened("wallet/after-guard", e.setup(s).guard))
 	}
 	return nil
 }
 
-// proxyMongo returns the database URL of each replica: through a proxy of its own to the primary, without a
-// fault and under the faults listed here; otherwise that of the replica set itself.
+// proxyMongo returns the database URL of each replica: through a proxy of its own to the primary where the fault has
+// proxies; otherwise that of the replica set itself.
 func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	switch s.Fault {
-	case loadtest.NoFault, walletflow.CommitUnknown, loadtest.Nemesis, loadtest.CrashMatrix:
-	default:
+	if !e.setup(s).proxied {
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.mongoProxies, urls, err = through(e.settings.Replicas, databaseURL, mongofault.NewProxy)
@@ -74,31 +66,50 @@ func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport
 	return all
 }
 
-// walletFault returns a fault of replicas, of commits, or of members of the replica set.
-func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
-	s := t.Scenario
-	set, err := e.members(mongoKind(s))
-	if err != nil {
-		return nil, err
-	}
-	switch s.Fault {
-	case loadtest.Pause, loadtest.CombinerPaused:
-		aim := func(ctx context.Context) ([]string, error) { return mongofault.Abandoned(ctx, set, aimWait) }
-		pauses := replicafault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}
-		if s.Fault == loadtest.CombinerPaused {
-			pauses.InBatch = t.Replicas.PauseInBatch
+// walletSetups are the faults of wallets: of replicas, of commits, or of members of the replica set. A set has three
+// members, to lose one, or one alone where the transactions of killed replicas must end sooner than a server's default.
+func walletSetups() map[loadtest.Fault]setup {
+	own := withAll(map[loadtest.Fault]setup{
+		loadtest.NoFault:        {proxied: true, inject: func(*environment, *loadtest.Trial) (fault.Fault, error) { return fault.None{}, nil }},
+		loadtest.Nemesis:        {proxied: true, links: linksOfAll, inject: (*environment).nemesis},
+		loadtest.CrashMatrix:    {mongo: "mongo", proxied: true, links: linksOfVictim, lifetime: time.Second, start: armed, inject: crashMatrix},
+		loadtest.HangUp:         {guard: 25, inject: hangUp},                                   // requests must wait for a batch, however fast the machine is
+		loadtest.Pause:          {guard: 5, lifetime: time.Second, inject: pauseInTransaction}, // it must hit a transaction between lock and commit
+		loadtest.CombinerPaused: {guard: 25, lifetime: time.Second, start: stopInBatch, inject: pauseInTransaction},
+		walletflow.StepDown:     {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.StepDown{Set: set, Times: 2} })},
+		walletflow.PrimaryPause: {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.PrimaryPause{Set: set, Times: 1} })},
+		walletflow.PrimaryKill:  {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.PrimaryKill{Set: set, Times: 1} })},
+		walletflow.CommitUnknown: {proxied: true, inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
+			return mongofault.CommitUnknown{Proxies: e.mongoProxies, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
+		}},
+	})
+	for name, s := range own {
+		if name != loadtest.NoFault && s.mongo == "" {
+			s.mongo = "mongo3"
+			own[name] = s
 		}
-		return pauses, nil
-	case walletflow.StepDown:
-		return mongofault.StepDown{Set: set, Times: 2}, nil
-	case walletflow.PrimaryPause:
-		return mongofault.PrimaryPause{Set: set, Times: 1}, nil
-	case walletflow.PrimaryKill:
-		return mongofault.PrimaryKill{Set: set, Times: 1}, nil
-	case walletflow.CommitUnknown:
-		return mongofault.CommitUnknown{Proxies: e.mongoProxies, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
 	}
-	return nil, fmt.Errorf("no such fault: %q", s.Fault)
+	return own
+}
+
+// ofSet makes a fault of a private replica set.
+func ofSet(of func(set []fault.Member) fault.Fault) func(*environment, *loadtest.Trial) (fault.Fault, error) {
+	return func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
+		set, err := e.members(e.setup(t.Scenario).mongo)
+		return of(set), err
+	}
+}
+
+// pauseInTransaction pauses replicas that have a transaction open, for longer than MongoDB keeps it.
+func pauseInTransaction(e *environment, t *loadtest.Trial) (fault.Fault, error) {
+	set, err := e.members(e.setup(t.Scenario).mongo)
+	pauses := replicafault.Pauses{Replicas: t.Replicas, TTL: e.lifetime(t.Scenario), Aim: func(ctx context.Context) ([]string, error) {
+		return mongofault.Abandoned(ctx, set, aimWait)
+	}}
+	if t.Scenario.Fault == loadtest.CombinerPaused {
+		pauses.InBatch = t.Replicas.PauseInBatch
+	}
+	return pauses, err
 }
 
 // openWallets creates the plan's clients and wallets.
@@ -131,26 +142,10 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 	return clients, nil
 }
 
-// mongoKind returns the kind of private replica set that a scenario needs: three members, to lose one, or
-// one member, because the transactions of killed replicas must end sooner than a server's default. "": it
-// uses the shared server.
-func mongoKind(s loadtest.Scenario) string {
-	switch {
-	case s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault:
-		return ""
-	case s.Fault == loadtest.CrashMatrix:
-		return "mongo"
-	}
-	return "mongo3"
-}
-
-// transactionLifetime is how long MongoDB keeps the transaction of a silent client. The pause of a replica
-// must outlast it, and the request must still have time left when the replica continues.
-func transactionLifetime(s loadtest.Scenario) time.Duration {
-	if s.Fault == loadtest.Pause || s.Fault == loadtest.CombinerPaused || s.Fault == loadtest.CrashMatrix {
-		return time.Second
-	}
-	return lockTTLs["wallet"]
+// lifetime is how long MongoDB keeps the transaction of a silent client. The pause of a replica must outlast it, and the
+// request must still have time left when the replica continues.
+func (e *environment) lifetime(s loadtest.Scenario) time.Duration {
+	return cmp.Or(e.setup(s).lifetime, lockTTLs["wallet"])
 }
 
 // aimWait is more than a third longer than a running replica is silent within a transaction (see Abandoned). The longest
@@ -159,7 +154,7 @@ const aimWait = 150 * time.Millisecond
 
 // mongoURL returns the URL of the server for a scenario's wallets.
 func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
-	kind := mongoKind(s)
+	kind := e.setup(s).mongo
 	if kind == "" {
 		return e.settings.MongoURL, nil
 	}
@@ -174,13 +169,13 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return e.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
+	return e.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(e.lifetime(s).Seconds()))
 }
 
 // compare returns where the members of a scenario's private replica set differ. Other sets have a single
 // member.
 func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m walletflow.Members, err error) {
-	kind := mongoKind(s)
+	kind := e.setup(s).mongo
 	if kind != "mongo3" {
 		return m, nil
 	}

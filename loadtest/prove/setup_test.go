@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"testing"
+
+	"shop/loadtest"
+)
+
+func TestSetups_EachFaultOfAFlowHasOneAndNoneIsLeftOver(t *testing.T) {
+	e := &environment{settings: &app{}}
+	common := map[loadtest.Fault]bool{} // that some flows do not have
+	for name := range withAll(nil) {
+		common[name] = true
+	}
+	for _, l := range e.lessons() {
+		known := map[loadtest.Fault]bool{loadtest.Nemesis: true, loadtest.CrashMatrix: true}
+		for _, spec := range l.Faults {
+			known[spec.Fault] = true
+		}
+		own := setups()[l.Name]
+		for name := range known {
+			if own[name].inject == nil {
+				t.Errorf("%s: no setup of %s", l.Name, name)
+			}
+		}
+		for name := range own {
+			if !known[name] && !common[name] {
+				t.Errorf("%s: the flow has no fault %s", l.Name, name)
+			}
+		}
+		trial := &loadtest.Trial{Scenario: l.Safe(l.offers[0].Name, "earthquake")}
+		if _, err := e.fault(trial); err == nil {
+			t.Errorf("%s: an unknown fault is injected", l.Name)
+		}
+	}
+}
