@@ -148,6 +148,7 @@ var evidence = map[string]string{
 	"disturbed":         "requests under way while a fault lasted that got no final answer",
 	"refused_meanwhile": "requests under way while a fault lasted that were answered that nothing was done",
 	"done_meanwhile":    "requests that were sent and succeeded while a fault lasted",
+	"all_killed":        "times all servers were killed within a second",
 	"done_after":        "writes that were sent and succeeded after the last fault",
 	"commits_waited":    "COMMITs that waited for a standby that was away, by the server's own list",
 	"promotions":        "standbys that were promoted after the primary was lost",

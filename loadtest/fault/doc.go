@@ -37,6 +37,9 @@
 //	                                           write concern error                             decided_after_cut
 //	crash-matrix   crashmatrix.Matrix          one request is stopped at a step; its replica   cells_hit; no cell is empty
 //	                                           is killed, paused, or cut off from a store
+//	all-killed     fault.AllKilled             SIGKILL to all servers at once, started again   all_killed, disturbed, done_after
+//	all-killed-    fault.AllKilled             the same, with COMMITs that do not wait for     all_killed, disturbed, done_after
+//	async                                      the disk: a control
 //	nemesis        nemesis.Nemesis             a sequence of these, and of broken links        faults: at least 3 that hit something
 //	                                           between replicas and stores, drawn from a seed  at_rest of a safe strategy
 //

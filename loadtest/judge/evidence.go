@@ -13,7 +13,7 @@ import (
 	"shop/loadtest/traffic"
 )
 
-// fromOutside is the evidence in the history itself.
+// Evidence is the evidence in the history itself.
 func Evidence(records []traffic.Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
 	evidence := OnTheWire(records)
 	evidence["overlaps"] = Overlaps(records, replicas)
@@ -26,7 +26,7 @@ func Evidence(records []traffic.Record, replicas int, events []fault.Event, epoc
 // answers are the problems that have a counter of their own.
 var answers = map[string]string{"outcome-unknown": "outcome_unknown", "stale": "stale_answers", "lost": "lost_answers"}
 
-// onTheWire counts attempts by what the clients saw.
+// OnTheWire counts attempts by what the clients saw.
 func OnTheWire(records []traffic.Record) map[string]int64 {
 	evidence := map[string]int64{"attempts": 0, "unknown_answers": 0, "silent_retries": 0}
 	for _, r := range records {
@@ -77,7 +77,7 @@ func meanwhile(records []traffic.Record, events []fault.Event, epoch time.Time) 
 	return counts
 }
 
-// inside reports whether an attempt began and ended while a fault lasted.
+// Inside reports whether an attempt began and ended while a fault lasted.
 func Inside(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 	return slices.ContainsFunc(events, func(e fault.Event) bool {
 		return a.Start >= e.At.Sub(epoch) && a.End <= e.Until.Sub(epoch)
@@ -100,7 +100,7 @@ func decidedAfterCut(records []traffic.Record, events []fault.Event) (n int64) {
 	return n
 }
 
-// struck reports whether a fault of a replica hit one of its requests: for a kill, a request that got no
+// Struck reports whether a fault of a replica hit one of its requests: for a kill, a request that got no
 // answer; for a pause, a request that waited until the end of the pause or got no answer.
 func Struck(records []traffic.Record, e fault.Event, epoch time.Time) bool {
 	at, until := e.At.Sub(epoch), e.Until.Sub(epoch)

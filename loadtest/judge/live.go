@@ -76,7 +76,7 @@ func waits(records []traffic.Record, at time.Duration) time.Duration {
 	return first
 }
 
-// among returns the bound under a schedule of faults: the duration of each fault that begins within the
+// Among returns the bound under a schedule of faults: the duration of each fault that begins within the
 // bound is added. To a client, two stores that fail in succession are one outage.
 func Among(events []fault.Event, epoch time.Time, bound time.Duration) func(at time.Duration) time.Duration {
 	events = slices.SortedFunc(slices.Values(events), func(a, b fault.Event) int { return a.At.Compare(b.At) })
@@ -91,7 +91,7 @@ func Among(events []fault.Event, epoch time.Time, bound time.Duration) func(at t
 	}
 }
 
-// keys lists the keys of the records that match.
+// Keys lists the keys of the records that match.
 func Keys(records []traffic.Record, of func(traffic.Record) bool) (list []string) {
 	for _, r := range records {
 		if of(r) {
@@ -101,12 +101,12 @@ func Keys(records []traffic.Record, of func(traffic.Record) bool) (list []string
 	return list
 }
 
-// undecided lists the keys that no retry decided in time.
+// Undecided lists the keys that no retry decided in time.
 func Undecided(records []traffic.Record) []string {
 	return Keys(records, func(r traffic.Record) bool { return !r.Outcome.Final() && !r.Abandoned() })
 }
 
-// notRefused lists the requests that are not allowed and were not refused with one of their problems.
+// NotRefused lists the requests that are not allowed and were not refused with one of their problems.
 func NotRefused(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if len(r.Refusals) > 0 && !slices.Contains(r.Refusals, r.Problem()) {
@@ -116,7 +116,7 @@ func NotRefused(records []traffic.Record) (wrong []string) {
 	return wrong
 }
 
-// refusedWrites lists the writes that are allowed and were refused for a reason that is none of those known for the action.
+// RefusedWrites lists the writes that are allowed and were refused for a reason that is none of those known for the action.
 func RefusedWrites(records []traffic.Record, known map[traffic.Action][]string) (wrong []string) {
 	for _, r := range records {
 		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected && !slices.Contains(known[r.Action], r.Problem()) {
@@ -126,7 +126,7 @@ func RefusedWrites(records []traffic.Record, known map[traffic.Action][]string) 
 	return wrong
 }
 
-// refusedReads lists the reads that are allowed and were refused.
+// RefusedReads lists the reads that are allowed and were refused.
 func RefusedReads(records []traffic.Record) (wrong []string) {
 	for _, r := range records {
 		if r.Reads && len(r.Refusals) == 0 && r.Outcome == traffic.Rejected {
@@ -136,7 +136,7 @@ func RefusedReads(records []traffic.Record) (wrong []string) {
 	return wrong
 }
 
-// diverged lists the keys that got two different final answers, with these answers.
+// Diverged lists the keys that got two different final answers, with these answers.
 func Diverged(records []traffic.Record) (found []string) {
 	for _, r := range records {
 		if r.Diverged {
@@ -146,7 +146,7 @@ func Diverged(records []traffic.Record) (found []string) {
 	return found
 }
 
-// firstDuplicates lists the keys that were only ever answered as duplicates, although no request with them can have had
+// FirstDuplicates lists the keys that were only ever answered as duplicates, although no request with them can have had
 // an effect before.
 func FirstDuplicates(records []traffic.Record) (found []string) {
 	for _, r := range records {

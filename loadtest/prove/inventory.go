@@ -47,7 +47,12 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 	ttl := cmp.Or(own.ttl, lockTTLs["inventory"])
 	if own.ttl > 0 {
 		for n := range urls {
-			urls[n] = unhurried(urls[n])
+			urls[n] = setting(urls[n], "idle_in_transaction_session_timeout", "0") // else a paused replica would have no transaction to go on with
+		}
+	}
+	if own.async {
+		for n := range urls {
+			urls[n] = setting(urls[n], "synchronous_commit", "off")
 		}
 	}
 	p.Args = func(n int, listen, metrics string) []string {
@@ -64,15 +69,14 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 // requests too: else the paused replica would end its request instead of going on with it.
 const failoverTTL = 18 * time.Second
 
-// unhurried returns the URL of a database that does not end the transactions of paused replicas: else a replica
-// that is paused for as long as a failover takes would have none to go on with.
-func unhurried(database string) string {
+// setting returns the URL of a database with a setting of its sessions.
+func setting(database, name, value string) string {
 	u, err := url.Parse(database)
 	if err != nil {
 		return database // the replica reports it
 	}
 	settings := u.Query()
-	settings.Set("idle_in_transaction_session_timeout", "0")
+	settings.Set(name, value)
 	u.RawQuery = settings.Encode()
 	return u.String()
 }
@@ -194,6 +198,8 @@ func inventorySetups() map[loadtest.Fault]setup {
 		loadtest.CrashMatrix:    {links: linksOfVictim, start: armed, inject: crashMatrix},
 		loadtest.HangUp:         {guard: 20, inject: hangUp}, // requests wait for a batch, however fast the machine is
 		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
+		loadtest.AllKilled:      {redis: "redis", postgres: "postgres", inject: allKilled("redis", "postgres")},
+		loadtest.AllKilledAsync: {redis: "redis", postgres: "postgres", async: true, inject: allKilled("redis", "postgres")},
 		inventoryflow.LockLost: {inject: func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
 			client, err := e.redis(t.Scenario)
 			return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, err

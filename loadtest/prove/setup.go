@@ -23,6 +23,7 @@ type setup struct {
 	guard    int           // the pause at after-guard, in units of widening; 0: 1
 	begin    int           // … of a transfer at after-begin; 0: 1
 	ttl      time.Duration // of the locks; 0: lockTTLs
+	async    bool          // COMMITs do not wait for the disk
 	lifetime time.Duration // for how long MongoDB keeps the transaction of a silent client; 0: lockTTLs
 
 	args   []string // more arguments of each replica
@@ -88,6 +89,23 @@ func stopInBatch(e *environment, t *loadtest.Trial, p *site.Program) {
 	l, args := e.of(t), p.Args
 	p.Args = func(n int, listen, metrics string) []string {
 		return append(args(n, listen, metrics), "--failpoint", l.Name+"/"+l.Batch[n%len(l.Batch)]+"=stop-batch")
+	}
+}
+
+// allKilled kills all servers of some kinds at once.
+func allKilled(kinds ...string) func(*environment, *loadtest.Trial) (fault.Fault, error) {
+	return func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
+		f := fault.AllKilled{Times: loadtest.AllKilledTimes, Dead: loadtest.AllKilledDead}
+		for _, kind := range kinds {
+			members, err := e.members(kind)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range members {
+				f.Servers = append(f.Servers, m.Server)
+			}
+		}
+		return f, nil
 	}
 }
 

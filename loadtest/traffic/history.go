@@ -182,7 +182,7 @@ func Brief(body []byte) string {
 	return strings.ToValidUTF8(string(body), "\uFFFD")
 }
 
-// abandoned reports whether the client does not retry the key, although it is undecided: all its attempts
+// Abandoned reports whether the client does not retry the key, although it is undecided: all its attempts
 // are known to have done nothing.
 func (r *Record) Abandoned() bool { return r.GivesUp && r.Outcome == Open && len(r.Attempts) > 0 }
 
@@ -248,7 +248,7 @@ func (r Record) Sent() bool {
 	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Sends > 0 })
 }
 
-// deciding returns the attempt that decided the key, a Duplicate only if there is no other; the zero Attempt if
+// Deciding returns the attempt that decided the key, a Duplicate only if there is no other; the zero Attempt if
 // none did.
 func (r Record) Deciding() (decided Attempt) {
 	for _, a := range r.Attempts {

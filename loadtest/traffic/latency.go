@@ -42,7 +42,7 @@ func percentiles(all []time.Duration) Percentiles {
 	return Percentiles{N: n, P50: at(500), P90: at(900), P99: at(990), P999: at(999), Max: at(1000)}
 }
 
-// latencyOf measures the keys of a load that ended at end. A key that was not decided by then counts with
+// LatencyOf measures the keys of a load that ended at end. A key that was not decided by then counts with
 // the time until end, the least that it can have taken. An abandoned key counts in FirstAnswer only.
 func LatencyOf(records []Record, end time.Duration) Latency {
 	var decided, answered, reads, lag []time.Duration
@@ -104,7 +104,7 @@ func (r Record) earliest(counts func(Attempt) bool) (at time.Duration, was bool)
 // load average of 20.
 const LagBound = time.Second
 
-// lagging returns a reason for an inconclusive run if the generator lagged.
+// Lagging returns a reason for an inconclusive run if the generator lagged.
 func Lagging(lag Percentiles) []string {
 	if lag.P99 <= milliseconds(LagBound) {
 		return nil

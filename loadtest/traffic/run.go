@@ -154,7 +154,7 @@ func read(ctx context.Context, url string, header http.Header, field string) (n 
 // be another one next time.
 var private = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// fetch reads a resource.
+// Fetch reads a resource.
 func Fetch(ctx context.Context, url string, header http.Header) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -110,6 +110,7 @@ func New() *loadtest.Flow {
 		f.Control("redis-only", LockLost, kept, "S1"),
 		f.Control("redis-only", RedisFailover, kept, "S1"),
 		f.Control("redis+row", loadtest.PrimaryLostAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
+		f.Control("row", loadtest.AllKilledAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
 		f.CellControl("naive", []loadtest.Cell{{Step: string(inventory.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "S1"),
 	}
 	return f
@@ -184,6 +185,7 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	loadtest.CombinerKilledSpec(combined), loadtest.CombinerPausedSpec(combined), loadtest.HangUpSpec(combined),
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.CrashMatrixSpec(5),
+	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 24, 4), loadtest.AllKilledSpec(loadtest.AllKilledAsync, serverTime, 24, 4),
 }, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 
 // audit checks the database against the plan and the answers.

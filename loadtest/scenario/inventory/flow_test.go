@@ -61,6 +61,7 @@ func TestMatrix_IsEveryControlAndEverySafeStrategyUnderTheFaultsOfItsStores(t *t
 		"redis-only/redis-failover violated", "redis+row/redis-failover safe",
 		"redis+row/crash safe", "row/crash safe",
 		"naive/crash-matrix violated", "redis+row/crash-matrix safe",
+		"redis+row/all-killed safe", "row/all-killed safe", "row/all-killed-async violated",
 		"redis+row/standby-gone safe", "row/standby-gone safe", "redis+row/primary-lost safe", "row/primary-lost safe",
 		"redis+row/primary-lost-async violated",
 	}
@@ -84,8 +85,8 @@ func TestOnly_AnEmptyNameIsAny(t *testing.T) {
 	if got := names(loadtest.Only(New().Matrix(offered), "inventory", "redis+row", "crash")); !cmp.Equal(got, []string{"redis+row/crash safe"}) {
 		t.Errorf("%v", got)
 	}
-	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 18 {
-		t.Errorf("%d scenarios, want all 18", len(got))
+	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 21 {
+		t.Errorf("%d scenarios, want all 21", len(got))
 	}
 	if got := loadtest.Only(New().Matrix(offered), "transfer", "", ""); len(got) != 0 {
 		t.Errorf("%v, want none", names(got))

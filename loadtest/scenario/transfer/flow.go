@@ -235,6 +235,7 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(Combined),
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.CrashMatrixSpec(5),
+	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 12, 4*slower),
 }, loadtest.StandbySpecs(serverTime, 13, 10, "etcd-fence-only"))
 
 // combinerKilled leaves time to catch up after each kill, like Crash. Without that, the next replica could be killed as

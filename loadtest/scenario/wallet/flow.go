@@ -202,6 +202,7 @@ var faults = []loadtest.FaultSpec{
 	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(combined),
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.CrashMatrixSpec(5),
+	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 

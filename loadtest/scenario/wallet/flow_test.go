@@ -107,6 +107,9 @@ func TestFlow_TheLivenessBoundAllowsForAnElection(t *testing.T) {
 		if fault == StepDown || fault == PrimaryPause || fault == PrimaryKill {
 			want += failOverTime
 		}
+		if fault == loadtest.AllKilled {
+			want += loadtest.AllKilledDead + 2*failOverTime
+		}
 		if got := flow.Bound(fault, 2*time.Second); got != want {
 			t.Errorf("%s: %v, want %v", fault, got, want)
 		}

@@ -29,7 +29,7 @@ func fair() (calls []bonus.Call, credits []credit) {
 }
 
 var (
-	everyFault     = []loadtest.Fault{loadtest.NoFault, StepDown, PrimaryPause, PrimaryKill, CommitUnknown, loadtest.Pause, loadtest.Crash}
+	everyFault     = []loadtest.Fault{loadtest.NoFault, StepDown, PrimaryPause, PrimaryKill, CommitUnknown, loadtest.Pause, loadtest.Crash, loadtest.AllKilled}
 	everyWalletWay = []string{"naive", "txn", "constant-lock", "lock-late", "inc", "lockid", "combined"}
 )
 

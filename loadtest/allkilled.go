@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+
+package loadtest
+
+import "time"
+
+// AllKilled kills all servers of a flow at once. AllKilledAsync is for controls: COMMITs do not wait for the disk of the
+// one PostgreSQL, so acknowledged writes are lost.
+const (
+	AllKilled      Fault = "all-killed"
+	AllKilledAsync Fault = "all-killed-async"
+)
+
+// AllKilledTimes is how often, and AllKilledDead how long the servers are dead.
+const (
+	AllKilledTimes = 2
+	AllKilledDead  = time.Second
+)
+
+// AllKilledSpec is AllKilled, or AllKilledAsync. recovery is how long all servers need until something can succeed, and least
+// the length of the load in TTLs. slower divides the rate, so that the keys that waited can be caught up with.
+func AllKilledSpec(f Fault, recovery time.Duration, least, slower int) FaultSpec {
+	return FaultSpec{Fault: f, Apart: f == AllKilledAsync, Least: least, Slower: slower, Recovery: AllKilledDead + recovery, Outage: true, Needs: []Need{
+		{Evidence: "all_killed", Least: AllKilledTimes, Why: "not all servers were killed within a second, each time"},
+		{Evidence: "disturbed", Why: "no request was affected"},
+		{Evidence: "done_after", Least: 10, Why: "fewer than 10 writes succeeded after the fault"},
+	}}
+}
