@@ -25,6 +25,24 @@
 //	    └──▶ retrier: same key, next replica                     audit,
 //	                                                    when all replicas are gone
 //
+// # Where to look
+//
+// Each package knows only those above it:
+//
+//	traffic/     a plan is sent, and what the clients saw is kept
+//	fault/       what hurts a server, a replica, or the connection between them: a type for each fault
+//	site/        what runs: replicas, a process beside them, a database
+//	linear/      can the answers be those of a service that does one operation after the other?
+//	judge/       what follows from the records and the rows
+//	.            a scenario: flow.go says what a flow is, proof.go runs it, audit.go collects what is wrong, verdict.go judges
+//	scenario/    the three flows: their plans, audits and models
+//	report/      the table, JSON, JUnit, and the page
+//	target/      the proof of a service that is not ours
+//	prove/       the program: its flags, the servers, and for each flow a table of what its faults need (setup.go)
+//
+// A new fault is a type in package fault, an entry in the table of a flow's faults (scenario/FLOW/flow.go) and one in the
+// table of their setups (prove/FLOW.go). Tests name the places that are missing.
+//
 // The terms of this package: an Intent is one thing that a client wants, under one idempotency key. A
 // Plan schedules requests for intents. A Run sends a plan and retries each key until it is decided. A
 // Scenario is a strategy, a fault and the expected verdict; a Trial is one Scenario in progress. The
