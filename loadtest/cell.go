@@ -187,16 +187,6 @@ func (f *Flow) CellControl(strategy string, cells []Cell, keeps []string, breaks
 	return s
 }
 
-// CellControls returns the flow's controls under CrashMatrix.
-func (f *Flow) CellControls() (controls []Scenario) {
-	for _, c := range f.Controls {
-		if c.Fault == CrashMatrix {
-			controls = append(controls, c)
-		}
-	}
-	return controls
-}
-
 // CellInvariant is the invariant that violated cells break.
 var CellInvariant = invariant.Invariant{
 	Code: "I-CELL", Name: "crash-matrix",
