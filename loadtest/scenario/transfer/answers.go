@@ -55,7 +55,7 @@ WHERE summary.action = 'read-transfer' AND summary.outcome = 'ok'
 	},
 	{
 		// The balance must be the one after the latest entry shown. (I-LIN compares it with the other answers.) The money of
-		// holds that are over is available while it is held: no hold ends for this audit before its end is recorded.
+		// holds that are over is available while it is held: until the end is committed, which is later than ended_at.
 		Name: "I-BODY accounts", Invariant: "I-BODY",
 		Means: "read with an account that differs from the plan's opening plus its entries",
 		Query: `
@@ -76,7 +76,7 @@ LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
 LEFT JOIN LATERAL (SELECT COALESCE(sum(amount), 0) AS money
                    FROM transfers
                    WHERE from_id = summary.account AND expires_at <= summary.answered + ` + clockTolerance + `
-                     AND (ended_at >= summary.begun - ` + clockTolerance + `) IS NOT FALSE) over ON true
+                     AND (ended_at >= summary.begun - ` + commitTolerance + `) IS NOT FALSE) over ON true
 WHERE summary.action = 'read-account' AND summary.outcome = 'ok'
   AND (shown.held NOT BETWEEN 0 AND was.balance
        OR shown.available NOT BETWEEN was.balance - shown.held AND LEAST(was.balance, was.balance - shown.held + over.money)

@@ -204,6 +204,10 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 // clockTolerance is how far the clocks of the database and of the clients may drift apart during a hold.
 const clockTolerance = `interval '50 milliseconds'`
 
+// commitTolerance is how much later than the time that it has written a transaction may be visible: pgtx.CommitTimeout, in
+// which COMMIT is answered, or the outcome is unknown.
+const commitTolerance = `interval '3 seconds'`
+
 // ClockChecks use the clock of the clients. (I-CLOCK checks that the service's own times lie between the
 // first attempt and the answer.)
 var ClockChecks = []invariant.Check{

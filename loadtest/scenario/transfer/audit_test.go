@@ -196,6 +196,15 @@ func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
 	}
 }
 
+// The end of a hold is seen when it is committed, which may be later than its time.
+func TestAuditTransfer_AHoldIsHeldUntilItsEndIsCommitted(t *testing.T) {
+	for _, check := range BodyChecks {
+		if ids := findIn(t, check, violation{replies: heldAt(2 * time.Second)}); len(ids) != 0 {
+			t.Errorf("%s found %v", check.Name, ids)
+		}
+	}
+}
+
 func TestAuditTransfer_MeasuresTheDriftOfBalancesFromTheirEntries(t *testing.T) {
 	conn := testbed.Schema(t, "transfer")
 	testbed.Exec(t, conn, correctAccounts)

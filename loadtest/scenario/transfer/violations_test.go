@@ -43,6 +43,14 @@ func sentAt(key string, at time.Duration) func(map[string]traffic.Record) {
 	})
 }
 
+// heldAt forges the read of an account at a time: the hold that has expired is still held, and its money available.
+func heldAt(at time.Duration) func(map[string]traffic.Record) {
+	return func(records map[string]traffic.Record) {
+		altered("account", `"held":70,"available":680`, `"held":130,"available":680`)(records)
+		sentAt("account", at)(records)
+	}
+}
+
 func refusedWith(problem string) func(*traffic.Record) {
 	return func(r *traffic.Record) {
 		r.Outcome, r.Body = traffic.Rejected, nil
@@ -155,6 +163,7 @@ var violations = []violation{
 	{check: "I-BODY state", name: "posted before that was requested", replies: forgery("early", func(r *traffic.Record) { r.Body = []byte(transferBody(transfer2, postedBody)) }), ids: []string{"early"}},
 	{check: "I-BODY state", name: "expired before its time", replies: sentAt("over", 500*time.Millisecond), ids: []string{"over"}},
 	{check: "I-BODY accounts", name: "another balance", replies: altered("account", `"balance":750`, `"balance":751`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "held and available long after its end", replies: heldAt(6 * time.Second), ids: []string{"account"}},
 	{check: "I-BODY accounts", name: "held, but shown as available", replies: altered("account", `"available":680`, `"available":750`), ids: []string{"account"}},
 	{check: "I-BODY accounts", name: "a negative held amount", replies: altered("account", `"held":70,"available":680`, `"held":-1,"available":751`), ids: []string{"account"}},
 	{check: "I-BODY accounts", name: "an entry is missing", replies: altered("account", `},{"transfer":"`+transfer1+`","delta":-100,"version":1,"created_at":"2026-01-01T00:00:00Z"}`, `}`), ids: []string{"account"}},
