@@ -127,7 +127,7 @@ func (e *environment) redisMonitor(ctx context.Context, t *loadtest.Trial) (load
 	}, nil
 }
 
-// redisFigures counts the connections to Redis, and the locks.
+// redisFigures counts the connections of others to Redis, and the locks.
 func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
 	client, err := e.redis(t.Scenario)
 	if err != nil {
@@ -143,7 +143,7 @@ func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle 
 	}
 	connections, err := strconv.ParseInt(info["Clients"]["connected_clients"], 10, 64)
 	return []loadtest.Figure{
-		{Name: "Redis: connections", After: connections - idle["redis"], Slack: 6},
+		{Name: "Redis: connections", After: connections - int64(client.PoolStats().TotalConns) - idle["redis"], Slack: 6},
 		{Name: "Redis: locks", After: int64(len(locks))},
 	}, err
 }
