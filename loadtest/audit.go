@@ -40,6 +40,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
 	findings.Add(ReplicatedInvariant.Code, t.unreplicated(records)...)
+	findings.Add(LeakInvariant.Code, leaks(t.AtRest)...)
 	if t.Scenario.Fault == CrashMatrix {
 		findings.Add(CellInvariant.Code, violatedCells(t.Cells)...)
 	}
@@ -57,18 +58,13 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// Quiet connects to the database and waits until no other connection to it is left. In a soak, whose
-// replicas keep running, it waits until no other connection is in a transaction.
+// Quiet connects to the database and waits until no other connection to it is left.
 func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
 		return nil, err
 	}
-	wait := WaitQuiet
-	if t.Lives() {
-		wait = WaitIdle
-	}
-	if err := wait(ctx, conn, QuietWait); err != nil {
+	if err := WaitQuiet(ctx, conn, QuietWait); err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}
@@ -161,7 +157,7 @@ func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	result.measure(records[:t.loaded], t.decided)
 	result.Evidence = t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
-	result.Cells = t.Cells
+	result.Cells, result.AtRest = t.Cells, t.AtRest
 	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag))
 	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
 	if t.failed != nil {

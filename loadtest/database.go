@@ -59,26 +59,13 @@ const QuietWait = 20 * time.Second
 // is left after the limit. As long as one is left, the last COMMIT of a killed replica may be in progress,
 // and an audit would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
-	return waitOthers(ctx, conn, limit, "connections are left on the database", "true")
-}
-
-// WaitIdle waits until no other connection to the database of conn is in a transaction. It returns an
-// error if one is after the limit. No transaction follows if every key is decided and no request is
-// under way.
-func WaitIdle(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
-	return waitOthers(ctx, conn, limit, "transactions are open on the database", "state <> 'idle'")
-}
-
-// waitOthers waits until the condition is true of no other connection.
-func waitOthers(ctx context.Context, conn *pgx.Conn, limit time.Duration, what, condition string) error {
-	return WaitNone(ctx, limit, what, func() (int64, error) {
+	return WaitNone(ctx, limit, "connections are left on the database", func() (int64, error) {
 		return invariant.Number(ctx, conn, `
 SELECT count(*)
 FROM pg_stat_activity
 WHERE datname = current_database()
   AND backend_type = 'client backend'
-  AND pid <> pg_backend_pid()
-  AND `+condition)
+  AND pid <> pg_backend_pid()`)
 	})
 }
 

@@ -42,13 +42,14 @@
 //     nor bad (see InconclusiveReasons): too few requests with different keys for one product overlapped on
 //     different replicas (OverlapsLeast), the fault failed, did not happen or had no effect, or the load was
 //     not sent when the plan says (LagBound). The scenario is then run once more, and the report says so;
-//     Nemesis, Soak and a foreign service (Target) are not. If the last run is inconclusive too, the proof fails.
+//     Nemesis and a foreign service (Target) are not. If the last run is inconclusive too, the proof fails.
 //   - Safe means more than unbroken: everything in stock must be sold, a purchase must succeed soon after
 //     each fault, and the service must keep up with the load (Pace). A service that answers 503 to every
 //     request, or to every second one, oversells nothing, and fails. All money that is left must be
 //     spendable, to the last unit.
 //   - Evidence comes from the history of the clients, from the fault, from a server or from the network
-//     traffic. What replicas count about themselves may explain a run, but no verdict depends on it.
+//     traffic. What replicas count about themselves may explain a run, but no verdict depends on it, except for
+//     goroutines and idle connections (LeakInvariant).
 //   - Nothing that the service wrote about itself is trusted: opening balances, prices, owners and the
 //     set of objects come from the plan, and times are compared with the clients' clock.
 //   - Every audit query has a test in which it finds a planted violation.
@@ -100,16 +101,12 @@
 // check that runs out of time or memory makes the run inconclusive. "prove check FILE" checks a history
 // again, without a server.
 //
-// # Soak
+// # At rest
 //
-// A soak runs the default strategies of all flows at once on one set of replicas, for hours. Its load
-// comes in shifts, and each shift is a scenario: when all keys are decided and no transaction is open, it
-// is audited and checked as any other, but its replicas keep running. Then the soak removes what grows by
-// nature (orders, transfers, wallets and their entries), so that neither the duration nor the memory of
-// an audit grows with the length of the soak. A soak therefore does not show how the service behaves with
-// tables of millions of rows. Idempotency keys and refusals stay: they are dated back by more than the
-// day for which they are kept, and the batch must purge them. Package soak reads the processes and the
-// stores during the load, and judges whether each series of readings is bounded.
+// A service whose answers are right may leak. After a Nemesis, when the load has ended and the locks have expired, each
+// process and store must have what it had before the load, give or take a slack: goroutines, open files, memory,
+// connections, locks, leases (LeakInvariant). A replica that a fault has restarted is compared from its restart on. A
+// growth that only a long series of readings shows, as a slope or a sawtooth, is not looked for.
 //
 // # What a latency is
 //

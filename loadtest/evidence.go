@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -30,6 +29,9 @@ func (t *Trial) evidence(records []Record) map[string]int64 {
 	evidence["samples"] = int64(len(t.Samples))
 	_, done, _ := tally(t.Loaded(records))
 	evidence["done"] = int64(done)
+	if t.comesBack() {
+		evidence["at_rest"] = int64(len(t.AtRest))
+	}
 	for _, e := range t.events {
 		if e.Replica > 0 && !struck(records, e, t.History.Epoch) {
 			continue // it hit no request
@@ -191,10 +193,13 @@ const scrapeWait = time.Second
 // Keep adds the counters of the process behind addr. Call it once, right before the process ends. A
 // process that does not answer adds nothing.
 func (c *Counters) Keep(ctx context.Context, addr string) {
-	counts, err := c.scrape(ctx, addr)
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	metrics, err := scrape(ctx, addr)
 	if err != nil {
 		return
 	}
+	counts := c.read(metrics)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, n := range counts {
@@ -209,26 +214,24 @@ func (c *Counters) Sum() map[string]int64 {
 	return maps.Clone(c.kept)
 }
 
-// scrape reads the counters of one process.
-func (c *Counters) scrape(ctx context.Context, addr string) (map[string]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.wait)
-	defer cancel()
+// scrape reads the /metrics of one process.
+func scrape(ctx context.Context, addr string) (map[string]*dto.MetricFamily, error) {
 	text, err := fetch(ctx, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.read(bytes.NewReader(text))
-}
-
-func (c *Counters) read(text io.Reader) (map[string]int64, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(text)
+	metrics, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	return metrics, nil
+}
+
+func (c *Counters) read(metrics map[string]*dto.MetricFamily) map[string]int64 {
 	counts := map[string]int64{}
 	add := func(metric, prefix string, kinds []string) {
-		for _, m := range families[metric].GetMetric() {
+		for _, m := range metrics[metric].GetMetric() {
 			if kind := label(m, "kind"); slices.Contains(kinds, kind) {
 				counts[prefix+kind] += int64(m.GetCounter().GetValue())
 			}
@@ -238,7 +241,7 @@ func (c *Counters) read(text io.Reader) (map[string]int64, error) {
 	if c.flow != nil {
 		add(c.flow.Name+"_events_total", "", c.flow.Counted)
 	}
-	return counts, nil
+	return counts
 }
 
 func label(metric *dto.Metric, name string) string {

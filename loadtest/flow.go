@@ -34,11 +34,8 @@ type Flow struct {
 	FollowUp func(Record) []ScheduledRequest
 	// Postcheck checks after the load, before the replicas are stopped, that everything still works.
 	Postcheck func(context.Context, *Trial) invariant.Findings
-	// Audit reads what really happened, when all replicas are gone (in a soak: when no transaction is open).
+	// Audit reads what really happened, when all replicas are gone.
 	Audit func(context.Context, *Trial, []Record) (Audited, error)
-	// Archive runs between two shifts of a soak. It removes what grows by nature, and dates back
-	// what is kept for a limited time, so that the batch purges it. May be nil.
-	Archive func(context.Context, *Trial) error
 	// Linear returns the independent partitions of a history, each with its model. May be nil:
 	// histories are not checked.
 	Linear func(linear.History) ([]linear.Partition, error)

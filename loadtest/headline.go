@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"shop/loadtest/soak"
 )
 
 // Headline is one sentence on what was tried and what was found.
@@ -20,7 +18,7 @@ func (r Report) Headline() string {
 		what = append(what, counted(r.Faults(), "fault"))
 	}
 	var found []string
-	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught(), r.again(), r.watched()} {
+	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught(), r.again()} {
 		if text != "" {
 			found = append(found, text)
 		}
@@ -40,17 +38,6 @@ func (r Report) again() string {
 		return ""
 	}
 	return fmt.Sprintf("%d run a second time, since the first run showed nothing", n)
-}
-
-// watched describes the verdicts of the series of a soak; "" without a soak.
-func (r Report) watched() string {
-	switch failed := len(soak.Failed(r.Series)); {
-	case len(r.Series) == 0:
-		return ""
-	case failed > 0:
-		return fmt.Sprintf("%d of %d series not bounded", failed, len(r.Series))
-	}
-	return fmt.Sprintf("all %d series bounded", len(r.Series))
 }
 
 // Operations counts the keys of writes, and the reads that were answered.

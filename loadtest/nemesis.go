@@ -20,7 +20,10 @@ const ControlFor = 2 * time.Minute
 func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
 	return FaultSpec{
 		Fault: Nemesis, Apart: true, Outage: true, Recovery: recovery, Slower: slower,
-		Needs: []Need{{Evidence: "faults", Least: 3, Expect: Safe, Why: "fewer than 3 faults hit anything"}},
+		Needs: []Need{
+			{Evidence: "faults", Least: 3, Expect: Safe, Why: "fewer than 3 faults hit anything"},
+			{Evidence: "at_rest", Expect: Safe, Why: "the processes and stores at rest were not compared with those before the load"},
+		},
 	}
 }
 

@@ -111,11 +111,16 @@ const sidecarRest = 100 * time.Millisecond
 func startSidecar(p Program) *sidecar {
 	ctx, end := context.WithCancel(context.Background())
 	s := &sidecar{end: end, ended: make(chan struct{})}
+	start := func() { _ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log")) }
+	start()
 	go func() {
 		defer close(s.ended)
-		for again := true; again; again = fault.Wait(ctx, sidecarRest) {
-			_ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log"))
+		for {
 			<-s.signal(syscall.Signal(0))
+			if !fault.Wait(ctx, sidecarRest) {
+				return
+			}
+			start()
 		}
 	}()
 	return s

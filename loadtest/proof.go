@@ -42,6 +42,9 @@ type Proof struct {
 	// Leftovers lists the trial's locks that are still in the lock service when no process that could
 	// hold them is left. May be nil.
 	Leftovers func(context.Context, *Trial) ([]string, error)
+	// Figures reads, into After, what the stores of a trial have besides PostgreSQL. idle has the connections in pools
+	// of the replicas, by server, which do not count. May be nil.
+	Figures func(ctx context.Context, t *Trial, idle map[string]int64) ([]Figure, error)
 	// Monitor starts to observe what the replicas do to a server; nil: nothing is observed.
 	Monitor func(context.Context, *Trial) (Monitor, error)
 	// Done gets each result before it goes into the report. May be nil.
@@ -103,11 +106,11 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 
 // twiceIfVoid runs a scenario, and once more if the first run is inconclusive only because something did not happen in
 // it: the machine may have stood still while the fault was injected. The second run is the result, with its files, and
-// Result.Again says why. A run that shows anything is never repeated. Nemesis and Soak are not repeated: they last as
+// Result.Again says why. A run that shows anything is never repeated. A Nemesis is not repeated: it lasts as
 // long as the user said.
 func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 	result, err := run()
-	if err != nil || result.Verdict != Inconclusive || len(result.Missed) != len(result.Inconclusive) || s.Fault == Nemesis || s.Fault == Soak {
+	if err != nil || result.Verdict != Inconclusive || len(result.Missed) != len(result.Inconclusive) || s.Fault == Nemesis {
 		return result, err
 	}
 	void := result.Inconclusive
@@ -211,7 +214,8 @@ type Trial struct {
 	Replicas *Replicas
 	*Run     // of the plan, on the replicas
 	Samples  []Sample
-	Cells    []Cell // of the crash matrix, with their results
+	Cells    []Cell   // of the crash matrix, with their results
+	AtRest   []Figure // of a Nemesis: see LeakInvariant
 	// Monitored are the numbers of the Monitor.
 	Monitored map[string]int64
 
@@ -226,6 +230,7 @@ type Trial struct {
 	loaded    int              // number of records of the load: those after them are the postcheck's
 	postcheck invariant.Findings
 	left      []string // locks that exist although no process holds them
+	before    []Figure // before the load
 	replayed  int64
 	silent    []string // decided keys that got no final answer when they were sent again
 	looks     atomic.Int64
@@ -243,8 +248,8 @@ func (t *Trial) Looks() int64 { return t.looks.Load() }
 // Seen returns a number that the fault has seen, for example writes that it delivered late.
 func (t *Trial) Seen(name string) int64 { return fault.Seen(t.events)[name] }
 
-// run is the protocol of a trial: load and fault together, then the postcheck, then the stop of all
-// replicas, then the audit.
+// run is the protocol of a trial: load and fault together, then the postcheck, then, of a Nemesis, the comparison of
+// the figures at rest, then the stop of all replicas, then the audit.
 func (t *Trial) run(ctx context.Context) (result Result, err error) {
 	defer func() {
 		if err != nil {
@@ -256,11 +261,15 @@ func (t *Trial) run(ctx context.Context) (result Result, err error) {
 	}
 	t.Replicas.UnderWay = t.recorder.UnderWay
 	defer t.Close()
+	if err := t.beforeLoad(ctx); err != nil {
+		return Result{}, err
+	}
 	if err := t.load(ctx); err != nil {
 		return Result{}, err
 	}
 	t.check(ctx)
 	t.Client.CloseIdleConnections() // net/http waits 5 s, at a shutdown, for a connection without a request
+	t.afterLoad(ctx)
 	t.Replicas.Stop(ctx)
 	if err := errors.Join(ctx.Err(), t.leftovers(ctx)); err != nil {
 		return Result{}, err

@@ -127,19 +127,6 @@ func closeAll(marks []net.PacketConn) {
 // Len returns the number of replicas.
 func (rs *Replicas) Len() int { return len(rs.all) }
 
-// Process returns a function for the id of the current process of replica n, and the address of its /metrics.
-func (rs *Replicas) Process(n int) (pid func() int, metrics string) {
-	return rs.all[n].pid, rs.all[n].metrics
-}
-
-// Sidecar returns a function for the id of the current process of the sidecar; nil if there is none.
-func (rs *Replicas) Sidecar() func() int {
-	if rs.sidecar == nil {
-		return nil
-	}
-	return rs.sidecar.pid
-}
-
 // Bases returns the URLs of the replicas, by number.
 func (rs *Replicas) Bases() []string {
 	var bases []string

@@ -11,7 +11,6 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
-	"shop/loadtest/soak"
 	"shop/locking/invariant"
 )
 
@@ -24,8 +23,6 @@ type Report struct {
 
 	Checked      map[string]int `json:"checked,omitempty"`       // operations of each flow that were checked for linearizability
 	CheckedLeast int            `json:"checked_least,omitempty"` // how many are needed of each flow
-
-	Series []soak.Series `json:"series,omitempty"` // of a soak: what was read
 
 	Load    Load                     `json:"-"`
 	Calm    time.Duration            `json:"-"` // length of the load without a fault; 0: the same
@@ -78,9 +75,10 @@ type Result struct {
 	P50        float64          `json:"p50_ms"`
 	P99        float64          `json:"p99_ms"`
 	Latency    Latency          `json:"latency"`
-	Cells      []Cell           `json:"cells,omitempty"` // of the crash matrix
-	Hints      []string         `json:"hints,omitempty"` // of a Target: settings that may be wrong
-	Again      []string         `json:"again,omitempty"` // this is the second run: why the first one showed nothing
+	Cells      []Cell           `json:"cells,omitempty"`   // of the crash matrix
+	AtRest     []Figure         `json:"at_rest,omitempty"` // of a Nemesis: before the load and after it
+	Hints      []string         `json:"hints,omitempty"`   // of a Target: settings that may be wrong
+	Again      []string         `json:"again,omitempty"`   // this is the second run: why the first one showed nothing
 
 	Detail `json:"-"`
 }

@@ -85,7 +85,7 @@ func TestHeaders_EachClientSendsItsOwn(t *testing.T) {
 	}
 }
 
-// In a soak the replicas serve many runs.
+// A nemesis compares the connections and goroutines of the replicas before the load with those after it.
 func TestRun_LeavesNoConnectionOpenWhenItIsClosed(t *testing.T) {
 	closed := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { testbed.Created(w, order1) }))

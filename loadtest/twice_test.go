@@ -30,7 +30,6 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 		"not checked":       {"crash", []Result{unchecked}, nil, false},
 		"void, then failed": {"crash", []Result{void, void}, failed, true},
 		"nemesis":           {Nemesis, []Result{void}, nil, false},
-		"soak":              {Soak, []Result{void}, nil, false},
 	} {
 		n := 0
 		got, err := twiceIfVoid(Scenario{Fault: c.fault}, func() (Result, error) {

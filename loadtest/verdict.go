@@ -76,7 +76,7 @@ type Need struct {
 // network traffic. It must not hold what replicas count about themselves.
 func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []string) {
 	needs := []Need{{Evidence: "overlaps", Least: OverlapsLeast, Why: fmt.Sprintf("%d pairs of requests with different keys overlapped for one object on different replicas; at least %d must", evidence["overlaps"], OverlapsLeast)}}
-	if s.Fault != NoFault && (s.Fault != Soak || evidence["restarts"] > 0) { // a shift of a soak may have no fault
+	if s.Fault != NoFault {
 		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
 	}
 	needs = slices.Concat(needs, s.Flow.Needs, s.Flow.spec(s.Fault).Needs)
@@ -115,6 +115,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-RECOVER", Name: "recovery", Means: "within a bound after the end of a fault, the keys decided in a second are 90 % of the rate before the first fault, or of the keys that wait"},
 	{Code: "I-BUSY", Name: "busy-share", Means: "outside of outages, few first answers say that nothing was done"},
 	CellInvariant,
+	LeakInvariant,
 	ReplicatedInvariant,
 	{Code: "I-ERROR", Name: "error-share", Means: "outside of outages, few first answers leave the outcome unknown or are missing"},
 }
@@ -136,7 +137,7 @@ var evidence = map[string]string{
 	"lost_answers":      "answers that nothing was done because the lock was lost",
 	"hit":               "requests under way while a fault lasted",
 	"done":              "keys of the load that had an effect",
-	"restarts":          "stores that were killed and restarted in a shift of a soak",
+	"at_rest":           "figures of processes and stores at rest that were compared with those before the load",
 	"faults":            "faults of a schedule that hit something",
 	"faults_at_once":    "rounds in which two faults at once hit something",
 	"chunks_lost":       "chunks of data between a replica and a store that were lost",

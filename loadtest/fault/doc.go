@@ -38,9 +38,7 @@
 //	crash-matrix   crashmatrix.Matrix          one request is stopped at a step; its replica   cells_hit; no cell is empty
 //	                                           is killed, paused, or cut off from a store
 //	nemesis        nemesis.Nemesis             a sequence of these, and of broken links        faults: at least 3 that hit something
-//	                                           between replicas and stores, drawn from a seed
-//	soak           fault.Restart               SIGKILL to a store in every other shift,        restarts
-//	                                           started again
+//	                                           between replicas and stores, drawn from a seed  at_rest of a safe strategy
 //
 // Each fault must have hit a request that was under way. Counters of the replicas themselves are no
 // evidence. The lock service is observed from outside: redisfault.Calls counts the calls to Redis,

@@ -108,6 +108,7 @@ type lesson struct {
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
 	monitor func(context.Context, *loadtest.Trial) (loadtest.Monitor, error) // of its lock service; nil: it has none
 	parts   func(context.Context, *loadtest.Trial) ([]nemesis.Part, error)   // the faults of its stores, for a nemesis
+	figures func(context.Context, *loadtest.Trial, map[string]int64) ([]loadtest.Figure, error)
 
 	caughtInCalms bool // its controls are caught between the faults of a nemesis, not by them
 }
@@ -116,10 +117,10 @@ type lesson struct {
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
-		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisMonitor, e.inventoryParts, false},
-		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdMonitor, e.transferParts, false},
+		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisMonitor, e.inventoryParts, e.redisFigures, false},
+		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdMonitor, e.transferParts, e.etcdFigures, false},
 		// A fault excuses repeated requests to the bonus service, which is what controls of wallets are caught by.
-		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil, e.walletParts, true},
+		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil, e.walletParts, walletflow.Figures, true},
 	}
 }
 
@@ -166,7 +167,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults o
 
 // breaksServers reports whether a scenario needs servers of its own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == inventoryflow.RedisFailover || postgresKind(s) != "" || threeMembers(s) || mongoKind(s) != ""
+	return s.Fault == loadtest.Nemesis || s.Fault == inventoryflow.RedisDown || s.Fault == inventoryflow.RedisFailover || postgresKind(s) != "" || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -355,6 +356,13 @@ func (e *environment) monitor(ctx context.Context, t *loadtest.Trial) (loadtest.
 	return l.monitor(ctx, t)
 }
 
+// figures reads what the store of a trial's flow has.
+func (e *environment) figures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverWait)
+	defer cancel()
+	return e.of(t).figures(ctx, t, idle)
+}
+
 // over returns when the last event ended.
 func over(events []fault.Event) (last time.Time) {
 	for _, event := range events {
@@ -365,12 +373,10 @@ func over(events []fault.Event) (last time.Time) {
 	return last
 }
 
-// addClients creates the plan's clients. Their names have the flow and the seed: in a soak, clients of other
-// flows and shifts exist too.
+// addClients creates the plan's clients.
 func addClients(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) (list []loadtest.Credentials, err error) {
 	for n := range t.Plan.Clients {
-		name := fmt.Sprintf("%s-%d-%02d", t.Scenario.Flow.Name, t.Scenario.Seed, n+1)
-		id, key, err := api.AddClient(ctx, pool, name, false)
+		id, key, err := api.AddClient(ctx, pool, fmt.Sprintf("client-%02d", n+1), false)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"shop/loadtest/fault/redisfault"
@@ -86,7 +87,7 @@ func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
 	switch s.Fault {
 	case inventoryflow.RedisFailover:
 		return e.privateURL("redis-sentinel")
-	case inventoryflow.RedisDown, loadtest.Nemesis, loadtest.Soak:
+	case inventoryflow.RedisDown, loadtest.Nemesis:
 		return e.privateURL("redis")
 	}
 	return e.settings.RedisURL, nil
@@ -128,6 +129,27 @@ func (e *environment) redisMonitor(ctx context.Context, t *loadtest.Trial) (load
 		all, after, err := calls.Stop(ctx)
 		return map[string]int64{"lock_calls": all, "lock_calls_after": after}, err
 	}, nil
+}
+
+// redisFigures counts the connections of others to Redis, and the locks.
+func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
+	client, err := e.redis(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := redisfault.Leftovers(ctx, client, t.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	info, err := client.InfoMap(ctx, "clients").Result()
+	if err != nil {
+		return nil, err
+	}
+	connections, err := strconv.ParseInt(info["Clients"]["connected_clients"], 10, 64)
+	return []loadtest.Figure{
+		{Name: "Redis: connections", After: connections - int64(client.PoolStats().TotalConns) - idle["redis"], Slack: 6},
+		{Name: "Redis: locks", After: int64(len(locks))},
+	}, err
 }
 
 // countCalls counts the calls to the server of a scenario, or to each of its servers.

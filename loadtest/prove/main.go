@@ -64,7 +64,6 @@ type app struct {
 	calm    time.Duration // Duration without a fault; 0: the same
 	Matrix  matrixFlags   `embed:"" group:"Crash matrix"`
 	Nemesis nemesisFlags  `embed:"" group:"Nemesis"`
-	Soak    soakFlags     `embed:"" group:"Soak"`
 	Limits  limitFlags    `embed:"" group:"Linearizability"`
 
 	Prove  struct{}      `cmd:"" default:"1" hidden:""`
@@ -91,7 +90,7 @@ func (c *app) Validate() error {
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
 		return errors.New("--strategy, --flow, --fault and --quick select scenarios of shop: a service given with --target has none")
 	}
-	if err := errors.Join(c.validateNemesis(), c.validateSoak(), c.validateMatrix()); err != nil {
+	if err := errors.Join(c.validateNemesis(), c.validateMatrix()); err != nil {
 		return err
 	}
 	return c.Limits.validate()
@@ -181,10 +180,7 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 
 // setDefaults sets the defaults of the scenarios of shop.
 func (c *app) setDefaults() {
-	c.whole = c.Rate == 0 && c.Duration == 0 && c.Strategy == "" && c.Fault == "" && !c.Quick && !c.Nemesis.Nemesis && !c.Matrix.Matrix && c.Soak.Soak == 0
-	if c.Soak.Soak > 0 {
-		c.Rate, c.Duration = cmp.Or(c.Rate, 30), c.Soak.shift()
-	}
+	c.whole = c.Rate == 0 && c.Duration == 0 && c.Strategy == "" && c.Fault == "" && !c.Quick && !c.Nemesis.Nemesis && !c.Matrix.Matrix
 	c.Rate, c.Seed = cmp.Or(c.Rate, 200), cmp.Or(c.Seed, 1)
 	if c.Nemesis.Nemesis {
 		c.Duration = c.Nemesis.For
@@ -226,8 +222,6 @@ func (c *app) prove(ctx context.Context, progress *progress) (loadtest.Report, e
 	switch {
 	case c.Nemesis.Nemesis:
 		matrix = c.nemeses(env.lessons())
-	case c.Soak.Soak > 0:
-		matrix = soaks(env.lessons())
 	case c.Matrix.Matrix:
 		matrix = c.crashMatrices(env.lessons())
 	}
@@ -256,13 +250,11 @@ func (c *app) prove(ctx context.Context, progress *progress) (loadtest.Report, e
 		Program:   env.replica,
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
+		Figures:   env.figures,
 		Monitor:   env.monitor,
 		Done:      c.keepFailed(progress),
 		Say:       progress.say,
 		Tick:      progress.tick,
-	}
-	if c.Soak.Soak > 0 {
-		return c.soak(ctx, env, proof)
 	}
 	return proof.Run(ctx)
 }

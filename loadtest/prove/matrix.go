@@ -21,8 +21,8 @@ func (c *app) validateMatrix() error {
 	switch {
 	case !c.Matrix.Matrix:
 		return nil
-	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "" || c.Nemesis.Nemesis || c.Soak.Soak > 0:
-		return errors.New("--matrix cannot be combined with --fault, --quick, --duration, --nemesis, --soak or --target: it has faults of its own, which determine its length")
+	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "" || c.Nemesis.Nemesis:
+		return errors.New("--matrix cannot be combined with --fault, --quick, --duration, --nemesis or --target: it has faults of its own, which determine its length")
 	case c.Replicas < 3:
 		return errors.New("--matrix needs --replicas of at least 3: one gets the faults, and two race with each other")
 	}

@@ -50,7 +50,7 @@ func TestMatrix_AStrategyIsCutFromItsStoresAlone(t *testing.T) {
 }
 
 func TestMatrix_FlagsThatDoNotCombineAreRejected(t *testing.T) {
-	for _, c := range []app{{Fault: "crash"}, {Quick: true}, {Nemesis: nemesisFlags{Nemesis: true}}, {Soak: soakFlags{Soak: 1}}, {Target: "file"}, {Replicas: 2}} {
+	for _, c := range []app{{Fault: "crash"}, {Quick: true}, {Nemesis: nemesisFlags{Nemesis: true}}, {Target: "file"}, {Replicas: 2}} {
 		if c.Replicas == 0 {
 			c.Replicas = 3
 		}

@@ -21,7 +21,7 @@ func postgresKind(s loadtest.Scenario) string {
 			return ""
 		}
 		return "postgres"
-	case transferflow.PGRestart, loadtest.Soak:
+	case transferflow.PGRestart:
 		return "postgres"
 	}
 	return ""

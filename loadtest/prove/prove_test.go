@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
@@ -352,7 +351,6 @@ func TestWhole_IsTheMatrixWithTheLoadByDefault(t *testing.T) {
 		{app{Duration: durationWhole}, false},
 		{app{Rate: 10}, false},
 		{app{Nemesis: nemesisFlags{Nemesis: true}}, false},
-		{app{Soak: soakFlags{Soak: time.Hour}}, false},
 	} {
 		if c.app.setDefaults(); c.app.whole != c.whole {
 			t.Errorf("%+v: whole is %v", c.app, c.app.whole)

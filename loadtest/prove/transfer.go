@@ -98,10 +98,6 @@ func threeMembers(s loadtest.Scenario) bool {
 
 // endpoints returns the etcd endpoints of the replicas: replica n has those at n modulo their number.
 func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
-	if s.Fault == loadtest.Soak {
-		own, err := e.privateURL("etcd")
-		return []string{own}, err
-	}
 	if !threeMembers(s) {
 		return []string{e.settings.Etcd}, nil
 	}
@@ -167,6 +163,26 @@ func (e *environment) etcdMonitor(ctx context.Context, t *loadtest.Trial) (loadt
 			counts["lock_calls_after"] = seen.After
 		}
 		return counts, err
+	}, nil
+}
+
+// etcdFigures counts the locks in etcd, and the leases. The connections to etcd are open files of the replicas.
+func (e *environment) etcdFigures(ctx context.Context, t *loadtest.Trial, _ map[string]int64) ([]loadtest.Figure, error) {
+	locks, err := e.leftovers(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	client, err := e.etcd(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	leases, err := client.Leases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []loadtest.Figure{
+		{Name: "etcd: locks", After: int64(len(locks))},
+		{Name: "etcd: leases", After: int64(len(leases.Leases))},
 	}, nil
 }
 

@@ -135,7 +135,7 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 // uses the shared server.
 func mongoKind(s loadtest.Scenario) string {
 	switch {
-	case s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault || s.Fault == loadtest.Soak:
+	case s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault:
 		return ""
 	case s.Fault == loadtest.CrashMatrix:
 		return "mongo"
@@ -159,10 +159,7 @@ const aimWait = 150 * time.Millisecond
 // mongoURL returns the URL of the server for a scenario's wallets.
 func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	kind := mongoKind(s)
-	switch {
-	case s.Fault == loadtest.Soak:
-		return e.privateURL("mongo")
-	case kind == "":
+	if kind == "" {
 		return e.settings.MongoURL, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)

@@ -50,10 +50,6 @@ func JUnit(w io.Writer, r loadtest.Report) error {
 		all.Suites = append(all.Suites, suite)
 		all.Tests, all.Failures = all.Tests+suite.Tests, all.Failures+suite.Failures
 	}
-	if soak := soakSuite(r); soak.Tests > 0 {
-		all.Suites = append(all.Suites, soak)
-		all.Tests, all.Failures = all.Tests+soak.Tests, all.Failures+soak.Failures
-	}
 	if whole := wholeSuite(r); whole.Tests > 0 {
 		all.Suites = append(all.Suites, whole)
 		all.Tests, all.Failures = all.Tests+whole.Tests, all.Failures+whole.Failures
@@ -82,20 +78,6 @@ func wholeSuite(r loadtest.Report) testSuite {
 	}
 	if len(r.TooFew()) > 0 {
 		fail("enough operations were checked for linearizability", r.Linearized())
-	}
-	return suite
-}
-
-// soakSuite returns a suite with a case for each series of a soak.
-func soakSuite(r loadtest.Report) testSuite {
-	suite := testSuite{Name: "soak", Tests: len(r.Series)}
-	for _, s := range r.Series {
-		c := testCase{Class: "soak", Name: s.Label() + " is bounded"}
-		if !s.Holds() {
-			c.Failure = &failure{Message: string(s.Verdict), Text: s.Why}
-			suite.Failures++
-		}
-		suite.Cases = append(suite.Cases, c)
 	}
 	return suite
 }

@@ -98,7 +98,6 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"first":    first,
 	"groups":   groups,
 	"drawbars": drawBars,
-	"soaked":   soaked,
 	"evidence": cellTitle,
 	"path":     func(folder, file string) string { return url.PathEscape(folder) + "/" + url.PathEscape(file) },
 }).Parse(pageText))
@@ -175,7 +174,7 @@ func (r result) Bar() *bar {
 	}
 }
 
-// Table prints a table for each flow, the crash matrices, and the series of a soak.
+// Table prints a table for each flow, and the crash matrices.
 func Table(w io.Writer, r loadtest.Report) error {
 	for i, group := range groups(r) {
 		if i > 0 {
@@ -185,7 +184,7 @@ func Table(w io.Writer, r loadtest.Report) error {
 			return err
 		}
 	}
-	if err := errors.Join(cellTables(w, r), soakTable(w, r)); err != nil || r.CalledOff() == "" {
+	if err := cellTables(w, r); err != nil || r.CalledOff() == "" {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "\nNOT AS EXPECTED: "+r.CalledOff())

@@ -242,6 +242,15 @@ func TestHTML_MarksWhatIsNotAsExpected(t *testing.T) {
 	}
 }
 
+func TestHTML_ShowsWhatIsThereAtRest(t *testing.T) {
+	r := exampleReport()
+	r.Scenarios[0].AtRest = []loadtest.Figure{{Name: "replica 1: goroutines", Before: 31, After: 95, Slack: 20}, {Name: "etcd: locks"}}
+	const want = "At rest: replica 1: goroutines: 31 before the load, 95 after it, limit 51; etcd: locks: 0 before the load, 0 after it, limit 0.</p>"
+	if page := renderHTML(t, r); strings.Count(page, "At rest") != 1 || !strings.Contains(page, want) {
+		t.Error("not in the page")
+	}
+}
+
 func TestHTML_AnEmptyRunCanBeShown(t *testing.T) {
 	result := loadtest.NewResult(inventory.New().Safe("row", loadtest.NoFault), 3)
 	if page := renderHTML(t, loadtest.Report{Scenarios: []loadtest.Result{result}}); strings.Contains(page, "NaN") {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"shop/loadtest"
-	"shop/loadtest/soak"
 )
 
 // Summary writes a report in Markdown, for the summary of a GitHub Actions run: a table of the verdicts,
@@ -35,9 +34,6 @@ func Summary(w io.Writer, r loadtest.Report) error {
 		if !s.AsExpected {
 			explain(&text, result{s})
 		}
-	}
-	for _, s := range soak.Failed(r.Series) {
-		fmt.Fprintf(&text, "\n- ❌ soak: %s: %s: %s\n", cell(s.Label()), s.Verdict, cell(s.Why))
 	}
 	if _, err := w.Write(append(text.Bytes(), '\n')); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -81,13 +81,6 @@ func (b *Service) Calls() []Call {
 	return slices.Clone(b.calls)
 }
 
-// Forget deletes all calls and operations so far. A long run forgets those that it has audited.
-func (b *Service) Forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.given, b.calls = map[uuid.UUID]Call{}, nil
-}
-
 func (b *Service) answer(w http.ResponseWriter, req *http.Request) {
 	var request struct {
 		Operation uuid.UUID `json:"operation"`

@@ -141,14 +141,3 @@ func TestClose_StopsTheService(t *testing.T) {
 		t.Error("it still answers")
 	}
 }
-
-func TestForget_MakesOperationsNew(t *testing.T) {
-	b := openBonus(t)
-	operation := uuid.New()
-	callBonus(t, b, questionAbout(operation, 1))
-	b.Forget()
-	callBonus(t, b, questionAbout(operation, 1))
-	if calls := b.Calls(); len(calls) != 1 || !calls[0].First {
-		t.Errorf("%+v", calls)
-	}
-}

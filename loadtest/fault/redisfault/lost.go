@@ -29,21 +29,20 @@ func (l LockLost) Inject(ctx context.Context, over time.Duration) ([]fault.Event
 }
 
 func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {
-	for cursor := uint64(0); ; {
-		var keys []string
-		if keys, cursor, err = l.Client.Scan(ctx, cursor, lockPattern(l.Prefix), 1000).Result(); err != nil {
-			return hits, err
-		}
-		if len(keys) > 0 {
-			n, err := l.Client.Del(ctx, keys...).Result()
-			if hits += n; err != nil {
-				return hits, err
-			}
-		}
-		if cursor == 0 {
-			return hits, nil
-		}
+	keys, err := Leftovers(ctx, l.Client, l.Prefix)
+	if err != nil || len(keys) == 0 {
+		return 0, err
 	}
+	return l.Client.Del(ctx, keys...).Result()
+}
+
+// Leftovers lists the locks with a prefix, without the fence counters, which are kept.
+func Leftovers(ctx context.Context, client redis.UniversalClient, prefix string) (left []string, err error) {
+	keys := client.Scan(ctx, 0, lockPattern(prefix), 1000).Iterator()
+	for keys.Next(ctx) {
+		left = append(left, keys.Val())
+	}
+	return left, keys.Err()
 }
 
 // lockPattern matches the locks of redislock (PREFIX{TAG}lock:KEY), but not its

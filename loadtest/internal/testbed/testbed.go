@@ -17,7 +17,9 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -112,7 +114,8 @@ func Main(m *testing.M) {
 }
 
 // ReplicaArgs returns the arguments that make a test binary a replica: one that works ("good"), one that
-// exits at once ("broken"), or one that kills itself ("suicide").
+// exits at once ("broken"), one that kills itself ("suicide"), or one that works and leaves a goroutine and an
+// open file behind each request ("leaky").
 func ReplicaArgs(mode string) func(n int, listen, metrics string) []string {
 	return func(_ int, listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} }
 }
@@ -135,8 +138,23 @@ func beReplica(mode, listen, metrics string) int {
 	signal.Notify(ended, syscall.SIGTERM)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(Metrics)) })
-	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) { Problem(w, http.StatusServiceUnavailable, "busy") })
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s# TYPE go_goroutines gauge\ngo_goroutines %d\n", Metrics, runtime.NumGoroutine())
+	})
+	var (
+		leak sync.Mutex
+		left []*os.File // else they are closed when they are collected
+	)
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) {
+		if mode == "leaky" {
+			leak.Lock()
+			defer leak.Unlock()
+			file, _ := os.Open(os.Args[0])
+			left = append(left, file)
+			go func() { <-make(chan struct{}) }()
+		}
+		Problem(w, http.StatusServiceUnavailable, "busy")
+	})
 	for _, addr := range []string{metrics, listen} { // a replica that answers /readyz has its metrics too
 		l, err := net.Listen("tcp", addr)
 		if err != nil {

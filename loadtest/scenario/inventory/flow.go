@@ -65,7 +65,6 @@ func New() *loadtest.Flow {
 			return findings
 		},
 		Audit:   audit,
-		Archive: archive,
 		Linear:  linearize,
 		Moments: map[loadtest.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
 		Cells:   cells,
@@ -182,7 +181,6 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	}},
 	loadtest.CombinerKilledSpec(combined), loadtest.CombinerPausedSpec(combined), loadtest.HangUpSpec(combined),
 	loadtest.NemesisSpec(serverTime, 1),
-	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
 }, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 

@@ -27,13 +27,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 func stockTables(t *testing.T) func(context.Context, *loadtest.Trial, []loadtest.Credentials) error {
 	return func(ctx context.Context, trial *loadtest.Trial, _ []loadtest.Credentials) error {
 		conn := testbed.Connect(t, trial.Postgres)
-		var there bool
-		if err := conn.QueryRow(ctx, `SELECT to_regclass('products') IS NOT NULL`).Scan(&there); err != nil {
-			return err
-		}
-		if !there { // a soak keeps them
-			pgtest.Migrate(t, conn, "inventory")
-		}
+		pgtest.Migrate(t, conn, "inventory")
 		for _, s := range Products(trial.Plan) {
 			if _, err := conn.Exec(ctx, `INSERT INTO products (sku, name, price, currency, stock) VALUES ($1, $1, $3, $4, $2)`, s.SKU, s.Quantity, s.Price, s.Currency); err != nil {
 				return err
@@ -99,6 +93,17 @@ func TestProof_AFaultThatFailsIsNamedAndTheProofFails(t *testing.T) {
 	}
 	if missed := report.Scenarios[0].Missed; !strings.Contains(missed[len(missed)-1], "no such server") {
 		t.Errorf("missed %q", missed)
+	}
+}
+
+// What a nemesis leaves behind is a violation, which names it.
+func TestProof_AReplicaThatLeaksUnderANemesisIsFound(t *testing.T) {
+	proof, program := refusingProof(t, New().Safe("row", loadtest.Nemesis)), testproof.Program(t, "leaky")
+	proof.Program = func(*loadtest.Trial) (loadtest.Program, error) { return program, nil }
+	_, result := testproof.Run(t, proof)
+	found := strings.Join(result.Findings["I-LEAK"].IDs, "; ")
+	if result.Verdict != loadtest.Violated || !strings.Contains(found, "replica 1: goroutines: ") || !strings.Contains(result.Sentence(), "no-leak (I-LEAK)") {
+		t.Errorf("%q; %s", found, result.Sentence())
 	}
 }
 

@@ -84,7 +84,6 @@ func New() *loadtest.Flow {
 		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        audit,
-		Archive:      archive,
 		Linear:       linearize,
 		Locked:       underLock,
 		Shared:       func(strategy string) bool { return strategy == Combined },
@@ -233,7 +232,6 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(Combined),
 	loadtest.NemesisSpec(serverTime, 5),
-	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
 }, loadtest.StandbySpecs(serverTime, 13, 10, "etcd-fence-only"))
 

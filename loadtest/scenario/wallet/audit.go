@@ -208,7 +208,7 @@ const auditWait = 5 * time.Minute
 // each other, and the requests that the bonus service got against the credits.
 func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
 	own := Of(t)
-	if err := own.quiet(ctx, t); err != nil {
+	if err := waitQuiet(ctx, own.db, t.Prefix, loadtest.QuietWait); err != nil {
 		return a, err
 	}
 	var members Members

@@ -92,7 +92,6 @@ func New(env Environment) *loadtest.Flow {
 		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        env.audit,
-		Archive:      archive,
 		Linear:       linearize,
 		Moments:      map[loadtest.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
 		Inconclusive: inconclusive,
@@ -201,7 +200,6 @@ var faults = []loadtest.FaultSpec{
 	}},
 	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(combined),
 	loadtest.NemesisSpec(2*failOverTime, 2),
-	loadtest.SoakSpec(2 * failOverTime),
 	loadtest.CrashMatrixSpec(5),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }

@@ -91,6 +91,41 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	}
 }
 
+func TestFigures_ConnectionsAndOpenTransactionsAreFound(t *testing.T) {
+	db, at := ownMongo(t)
+	do(t, db, correctWallets())
+	trial := &loadtest.Trial{Prefix: db.Name(), State: &Stores{db: db}}
+	read := func() map[string]int64 {
+		figures, err := Figures(t.Context(), trial, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]int64{}
+		for _, f := range figures {
+			named[f.Name] = f.After
+		}
+		return named
+	}
+	if got := read(); got["MongoDB: connections"] != 0 {
+		t.Errorf("at the beginning: %v", got)
+	}
+	replica := replicaOf(t, at)
+	session, err := replica.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.EndSession(context.Background()) // aborts it
+	if err := session.StartTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := replica.Database(db.Name()).Collection("wallets").UpdateMany(mongo.NewSessionContext(t.Context(), session), bson.D{}, bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: 1}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got["MongoDB: connections"] < 1 || got["MongoDB: open transactions"] < 1 {
+		t.Errorf("with a transaction of a replica: %v", got)
+	}
+}
+
 // underWay counts the updates of wallets that the server is executing.
 func underWay(t *testing.T, db *mongo.Database) int {
 	t.Helper()

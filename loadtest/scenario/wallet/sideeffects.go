@@ -59,7 +59,7 @@ type credit struct {
 //     strategies do not promise that: two requests under inc both call before either
 //     has stored anything. And under a fault the first may die between its call and its
 //     write; then the second must call.
-//   - Under a nemesis and in a soak, onceByRequest applies to operations that were under way
+//   - Under a nemesis, onceByRequest applies to operations that were under way
 //     while no fault lasted, also those of controls (disturbedOperations).
 //   - A request whose time limit ends between call and commit, or the client's next
 //     request, calls again even without a fault. Both rules therefore exempt the operations
@@ -138,13 +138,8 @@ func compareCalls(questions []bonus.Call, stored *credit) (breaches []string) {
 	return breaches
 }
 
-// gaps reports whether the faults of a scenario have gaps between them.
-func gaps(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak
-}
-
 func onceByRequest(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.NoFault || gaps(s) || s.Strategy == "inc"
+	return s.Fault == loadtest.NoFault || s.Fault == loadtest.Nemesis || s.Strategy == "inc"
 }
 
 func onceByOperation(s loadtest.Scenario) bool {
@@ -183,12 +178,11 @@ func givenUpCredits(s loadtest.Scenario, records []loadtest.Record) map[Move]int
 // until the transaction of a silent replica ends, and for a primary.
 const aftermath = 10 * time.Second
 
-// disturbedOperations returns, under a nemesis and in a soak, the operations with a request that was under
-// way during a fault or its aftermath.
+// disturbedOperations returns, under a nemesis, the operations with a request that was under way during a fault or its aftermath.
 func disturbedOperations(t *loadtest.Trial, records []loadtest.Record) map[uuid.UUID]bool {
 	disturbed := map[uuid.UUID]bool{}
 	for _, r := range records {
-		if gaps(t.Scenario) && t.Disturbed(r, aftermath) {
+		if t.Scenario.Fault == loadtest.Nemesis && t.Disturbed(r, aftermath) {
 			disturbed[r.Made] = true
 		}
 	}

@@ -200,11 +200,7 @@ func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clo
 // Connections of other clients do not matter, since the server may be shared.
 func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.Duration) error {
 	members, err := mongoMembers(ctx, db)
-	defer func() {
-		for _, m := range members {
-			_ = m.Disconnect(context.WithoutCancel(ctx))
-		}
-	}()
+	defer disconnect(ctx, members)
 	if err != nil {
 		return err
 	}
@@ -224,6 +220,37 @@ func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.
 // alive, the end of the last connection cannot be awaited, and the run is inconclusive.
 func (s *Stores) countClients(ctx context.Context, name string) {
 	s.clients, _ = connections(ctx, s.db.Client(), name)
+}
+
+// Figures counts the connections to all members of a trial's MongoDB, and the open transactions, which hold locks.
+func Figures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
+	members, err := mongoMembers(ctx, Of(t).db)
+	defer disconnect(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	var open, transactions int64
+	for _, m := range members {
+		n, err := connections(ctx, m, t.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		var status struct{ Transactions struct{ CurrentOpen int64 } }
+		if err := m.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status); err != nil {
+			return nil, err
+		}
+		open, transactions = open+n, transactions+status.Transactions.CurrentOpen
+	}
+	return []loadtest.Figure{
+		{Name: "MongoDB: connections", After: open - idle["mongo"], Slack: 10},
+		{Name: "MongoDB: open transactions", After: transactions},
+	}, nil
+}
+
+func disconnect(ctx context.Context, members []*mongo.Client) {
+	for _, m := range members {
+		_ = m.Disconnect(context.WithoutCancel(ctx))
+	}
 }
 
 // mongoMembers returns a client for each member.
