@@ -56,27 +56,21 @@ type Inspection struct {
 	Close   func()
 }
 
-// InspectSQL inspects PostgreSQL. fill creates the temporary tables that the checks join. effects is a
-// query that counts the effects of a client ($1) and a key ($2).
-func InspectSQL(ctx context.Context, t *Trial, fill func(*pgx.Conn) error, checks []invariant.Check, effects string) (*Inspection, error) {
-	conn, err := pgx.Connect(ctx, t.Postgres)
-	if err != nil {
-		return nil, err
+// InspectSQL inspects PostgreSQL by checks that need only the tables. effects is a query that counts the effects of a
+// client ($1) and a key ($2).
+func InspectSQL(checks []invariant.Check, effects string) func(context.Context, *Trial) (*Inspection, error) {
+	return func(ctx context.Context, t *Trial) (*Inspection, error) {
+		conn, err := pgx.Connect(ctx, t.Postgres)
+		return &Inspection{
+			Checks: checks,
+			Query:  invariant.SQL(conn),
+			Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
+				err = conn.QueryRow(ctx, effects, uuid.UUID(client), key).Scan(&n)
+				return n, err
+			},
+			Close: func() { _ = conn.Close(context.WithoutCancel(ctx)) },
+		}, err
 	}
-	end := func() { _ = conn.Close(context.WithoutCancel(ctx)) }
-	if err := fill(conn); err != nil {
-		end()
-		return nil, err
-	}
-	return &Inspection{
-		Checks: checks,
-		Query:  invariant.SQL(conn),
-		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
-			err = conn.QueryRow(ctx, effects, uuid.UUID(client), key).Scan(&n)
-			return n, err
-		},
-		Close: end,
-	}, nil
 }
 
 // CellKey is the key of the request of cell n with this name; without a name, of the request that is hit.
@@ -190,16 +184,6 @@ func (f *Flow) CellControl(strategy string, cells []Cell, keeps []string, breaks
 	s := f.Control(strategy, CrashMatrix, keeps, append(breaks, CellInvariant.Code)...)
 	s.Cells = cells
 	return s
-}
-
-// CellControls returns the flow's controls under CrashMatrix.
-func (f *Flow) CellControls() (controls []Scenario) {
-	for _, c := range f.Controls {
-		if c.Fault == CrashMatrix {
-			controls = append(controls, c)
-		}
-	}
-	return controls
 }
 
 // CellInvariant is the invariant that violated cells break.

@@ -60,7 +60,7 @@ func TestCells_TheMatrixOfScenariosHasTheDefaultStrategyAndTheControls(t *testin
 	if !slices.Equal(names, []string{"f/right/crash-matrix", "f/wrong/crash-matrix"}) {
 		t.Errorf("%v", names)
 	}
-	if n := len(f.CellControls()[0].CellsOf()); n != 1 {
+	if n := len(f.Controls[0].CellsOf()); n != 1 {
 		t.Errorf("the control tries %d cells", n)
 	}
 }

@@ -81,25 +81,29 @@ func (s seen) lacking() (lacking []string) {
 		return append(lacking, "the request did not reach the step: it ended as "+s.hit.Ended())
 	}
 	if s.storedThen != want {
-		lacking = append(lacking, fmt.Sprintf("%s of the key stored while the replica was stopped at the step, want %d", counted(s.storedThen, "effect"), want))
+		lacking = append(lacking, fmt.Sprintf("effects of the key stored while the replica was stopped at the step: %d, want %d", s.storedThen, want))
 	}
-	if !s.struck() {
-		lacking = append(lacking, "the replica was stopped at the step, without evidence of the fault: "+strings.Join(s.evidence()[1:], ", "))
+	if text, hit := s.fault(); !hit {
+		lacking = append(lacking, "the replica was stopped at the step, without evidence of the fault: "+text)
 	}
 	return lacking
 }
 
-// struck reports whether the fault hit the request.
-func (s seen) struck() bool {
+// fault describes what the fault did, and reports whether it hit the request that was stopped at the step.
+func (s seen) fault() (text string, hit bool) {
 	switch {
-	case !s.stood:
-		return false
 	case s.killed:
-		return true
+		return "wait status SIGKILL", true
 	case s.paused > 0:
-		return s.paused > s.ttl && s.stoodOn
+		text = fmt.Sprintf("stopped for %.1f s, %.1f TTL", s.paused.Seconds(), s.paused.Seconds()/s.ttl.Seconds())
+		if s.overtaken {
+			text += ", while a rival succeeded"
+		}
+		return text, s.paused > s.ttl && s.stoodOn
+	case s.lost == 0 && !s.uses:
+		return fmt.Sprintf("connections cut: %d; the request sends the store nothing more", s.connections), s.connections > 0
 	}
-	return s.connections > 0 && (s.lost > 0 || !s.uses)
+	return fmt.Sprintf("chunks lost: %d, connections: %d", s.lost, s.connections), s.lost > 0 && s.connections > 0
 }
 
 // evidence describes what was observed.
@@ -107,32 +111,12 @@ func (s seen) evidence() []string {
 	if !s.stood {
 		return nil
 	}
-	list := []string{fmt.Sprintf("the kernel reported the process as stopped, with %s of the key stored", counted(s.storedThen, "effect"))}
-	switch {
-	case s.killed:
-		list = append(list, "wait status SIGKILL")
-	case s.paused > 0:
-		text := fmt.Sprintf("stopped for %.1f s, %.1f TTL", s.paused.Seconds(), s.paused.Seconds()/s.ttl.Seconds())
-		if s.overtaken {
-			text += ", while a rival succeeded"
-		}
-		list = append(list, text)
-	default:
-		text := fmt.Sprintf("%s lost on %s", counted(s.lost, "chunk"), counted(s.connections, "connection"))
-		if s.lost == 0 && !s.uses {
-			text = counted(s.connections, "connection") + " cut; the request sends the store nothing more"
-		}
-		list = append(list, text)
+	text, _ := s.fault()
+	return []string{
+		fmt.Sprintf("the kernel reported the process as stopped; effects of the key stored: %d", s.storedThen),
+		text,
+		fmt.Sprintf("decided as %s by attempt %d", s.hit.Outcome, len(s.hit.Attempts)),
 	}
-	return append(list, fmt.Sprintf("decided as %s by attempt %d", s.hit.Outcome, len(s.hit.Attempts)))
-}
-
-// counted formats a number of things.
-func counted(n int64, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // broken lists the violated invariants that concern the objects or the requests of the cell.

@@ -49,7 +49,7 @@ func TestJudge_WithoutEvidenceACellIsEmpty(t *testing.T) {
 	} {
 		spoiled := 0
 		for kind, s := range good() {
-			was := s.struck() && len(s.lacking()) == 0
+			was := len(s.lacking()) == 0
 			spoil(&s)
 			verdict, why := s.judge()
 			if verdict == loadtest.CellOK {

@@ -49,7 +49,7 @@ func (c *trying) try(ctx context.Context) error {
 	}
 	c.Verdict, c.Why = c.seen.judge()
 	c.Evidence = c.seen.evidence()
-	if c.seen.struck() {
+	if _, hit := c.seen.fault(); hit && c.seen.stood {
 		c.event.Hits, c.event.Seen = 1, map[string]int64{"cells_hit": 1}
 	}
 	return nil

@@ -33,7 +33,7 @@ func (c *app) validateMatrix() error {
 func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 	for _, l := range lessons {
 		if c.Strategy == "" {
-			all = append(append(all, l.CellControls()...), l.Safe(l.Cells.Strategy, loadtest.CrashMatrix))
+			all = append(all, loadtest.Only(l.Matrix(l.offers), "", "", string(loadtest.CrashMatrix))...)
 			continue
 		}
 		for _, strategy := range l.offers {

@@ -3,16 +3,11 @@
 package inventory
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"shop/inventory"
 	"shop/loadtest"
-	"shop/locking/invariant"
 )
 
 // cells are the cells of purchases. Each cell has its own product, whose stock is exactly what its
@@ -28,7 +23,7 @@ var cells = &loadtest.Cells{
 	Health:   "locks",
 	Supply:   supplyCells,
 	Requests: cellRequests,
-	Inspect:  inspect,
+	Inspect:  loadtest.InspectSQL(inventory.Invariants.Checks, `SELECT count(*) FROM orders WHERE client_id = $1 AND idempotency_key = $2`),
 }
 
 // cellUnits is what a cell buys: one unit each for the warm-up, the request that is hit, and two rivals.
@@ -57,14 +52,4 @@ func cellRequests(_ loadtest.Plan, n int, _ loadtest.Cell) loadtest.CellRequests
 	return loadtest.CellRequests{
 		Warm: []*loadtest.Intent{buy(0, "warm")}, Hit: buy(1), Rivals: []*loadtest.Intent{buy(2, "rival"), buy(3, "last")},
 	}
-}
-
-// inspect prepares the checks that need only the tables and the plan.
-func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
-	planned := slices.DeleteFunc(slices.Clone(HistoryChecks), func(c invariant.Check) bool {
-		return strings.Contains(c.Query, "proof_summaries") || strings.Contains(c.Query, "proof_lines")
-	})
-	fill := func(conn *pgx.Conn) error { return fillOpening(ctx, conn, Products(t.Plan)) }
-	return loadtest.InspectSQL(ctx, t, fill, slices.Concat(inventory.Invariants.Checks, planned),
-		`SELECT count(*) FROM orders WHERE client_id = $1 AND idempotency_key = $2`)
 }

@@ -3,17 +3,12 @@
 package transfer
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
-	"shop/locking/invariant"
 	"shop/transfer"
 )
 
@@ -29,7 +24,7 @@ var cells = &loadtest.Cells{
 	Health:   "transfers",
 	Supply:   supplyCells,
 	Requests: cellRequests,
-	Inspect:  inspect,
+	Inspect:  loadtest.InspectSQL(transfer.Invariants.Checks, `SELECT count(*) FROM transfers WHERE client_id = $1 AND idempotency_key = $2`),
 }
 
 // cellOpening exceeds the sum of all requests of a cell.
@@ -73,14 +68,4 @@ func cellRequests(p loadtest.Plan, n int, _ loadtest.Cell) (r loadtest.CellReque
 	r.Hit = pay(a, b, 10)
 	r.Rivals = []*loadtest.Intent{pay(b, a, 7, "rival"), pay(a, b, 5, "last")}
 	return r
-}
-
-// inspect prepares the checks that need only the tables and the plan.
-func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
-	planned := slices.DeleteFunc(slices.Clone(MoveChecks), func(c invariant.Check) bool {
-		return strings.Contains(c.Query, "proof_moves") || c.Name == "I-HOLD over" // the sweeper is still running
-	})
-	fill := func(conn *pgx.Conn) error { return fillAccounts(ctx, conn, money.Accounts(t.Plan), t.Clients) }
-	return loadtest.InspectSQL(ctx, t, fill, slices.Concat(transfer.Invariants.Checks, planned),
-		`SELECT count(*) FROM transfers WHERE client_id = $1 AND idempotency_key = $2`)
 }
