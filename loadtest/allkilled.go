@@ -11,10 +11,12 @@ const (
 	AllKilledAsync Fault = "all-killed-async"
 )
 
-// AllKilledTimes is how often, and AllKilledDead how long the servers are dead.
+// How often all are killed, and for how long they are dead. Of the control only a few writes are lost each time: PostgreSQL
+// writes a page of its log as soon as it is full.
 const (
-	AllKilledTimes = 2
-	AllKilledDead  = time.Second
+	AllKilledTimes      = 2
+	AllKilledAsyncTimes = 6
+	AllKilledDead       = time.Second
 )
 
 // AllKilledSpec is AllKilled, or AllKilledAsync. recovery is how long all servers need until something can succeed, and least

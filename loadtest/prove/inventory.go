@@ -198,8 +198,8 @@ func inventorySetups() map[loadtest.Fault]setup {
 		loadtest.CrashMatrix:    {links: linksOfVictim, start: armed, inject: crashMatrix},
 		loadtest.HangUp:         {guard: 20, inject: hangUp}, // requests wait for a batch, however fast the machine is
 		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
-		loadtest.AllKilled:      {redis: "redis", postgres: "postgres", inject: allKilled("redis", "postgres")},
-		loadtest.AllKilledAsync: {redis: "redis", postgres: "postgres", async: true, inject: allKilled("redis", "postgres")},
+		loadtest.AllKilled:      {redis: "redis", postgres: "postgres", inject: allKilled(loadtest.AllKilledTimes, "redis", "postgres")},
+		loadtest.AllKilledAsync: {redis: "redis", postgres: "postgres", async: true, inject: allKilled(loadtest.AllKilledAsyncTimes, "redis", "postgres")},
 		inventoryflow.LockLost: {inject: func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
 			client, err := e.redis(t.Scenario)
 			return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, err

@@ -93,9 +93,9 @@ func stopInBatch(e *environment, t *loadtest.Trial, p *site.Program) {
 }
 
 // allKilled kills all servers of some kinds at once.
-func allKilled(kinds ...string) func(*environment, *loadtest.Trial) (fault.Fault, error) {
+func allKilled(times int, kinds ...string) func(*environment, *loadtest.Trial) (fault.Fault, error) {
 	return func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
-		f := fault.AllKilled{Times: loadtest.AllKilledTimes, Dead: loadtest.AllKilledDead}
+		f := fault.AllKilled{Times: times, Dead: loadtest.AllKilledDead}
 		for _, kind := range kinds {
 			members, err := e.members(kind)
 			if err != nil {

@@ -178,7 +178,7 @@ func transferSetups() map[loadtest.Fault]setup {
 		loadtest.Pause: {inject: func(_ *environment, t *loadtest.Trial) (fault.Fault, error) {
 			return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
 		}},
-		loadtest.AllKilled: {postgres: "postgres", etcd: threeMembers, inject: allKilled("postgres", threeMembers)},
+		loadtest.AllKilled: {postgres: "postgres", etcd: threeMembers, inject: allKilled(loadtest.AllKilledTimes, "postgres", threeMembers)},
 		transferflow.CommitCut: {proxied: true, inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
 			return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
 		}},

@@ -76,7 +76,7 @@ func walletSetups() map[loadtest.Fault]setup {
 		loadtest.HangUp:         {guard: 25, inject: hangUp},                                   // requests must wait for a batch, however fast the machine is
 		loadtest.Pause:          {guard: 5, lifetime: time.Second, inject: pauseInTransaction}, // it must hit a transaction between lock and commit
 		loadtest.CombinerPaused: {guard: 25, lifetime: time.Second, start: stopInBatch, inject: pauseInTransaction},
-		loadtest.AllKilled:      {inject: allKilled("mongo3")},
+		loadtest.AllKilled:      {inject: allKilled(loadtest.AllKilledTimes, "mongo3")},
 		walletflow.StepDown:     {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.StepDown{Set: set, Times: 2} })},
 		walletflow.PrimaryPause: {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.PrimaryPause{Set: set, Times: 1} })},
 		walletflow.PrimaryKill:  {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.PrimaryKill{Set: set, Times: 1} })},
