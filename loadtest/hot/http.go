@@ -20,7 +20,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/compose/local/stack"
 	"shop/loadtest"
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 // requestTimeout is above the wait of the last of all clients at the row lock.

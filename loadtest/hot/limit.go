@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 // limited are the loads whose distance to the physical limit is measured.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 // turn is what a process does: its share of the clients, with one strategy.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 type settings struct {

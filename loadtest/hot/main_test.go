@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 // A row is missed without a word if its load is not in the list.

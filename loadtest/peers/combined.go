@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 	"shop/locking"
 	"shop/locking/combine"
 )

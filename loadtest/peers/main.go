@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 type settings struct {

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"shop/loadtest/bench"
+	bench "shop/loadtest/rows"
 )
 
 // uncontended returns how long a take and a release of a free key take with each of two locks, as their medians, in
