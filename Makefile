@@ -136,10 +136,17 @@ proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
 # The packages with benchmarks. The tests of the other packages are not built.
-BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' --exclude-dir=bench . | xargs -n 1 dirname | sort -u)
 
 bench: build peers hot ## benchmarks on real servers; compare ratios, not numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
+
+# $(call measured,REGEXP) runs benchmarks of loadtest/bench: COUNT times all of them in turns, so that a machine whose speed
+# changes changes it for all. benchstat makes the medians and their intervals, and bin/bench the ratios.
+measured = @bin/local need $(MARIADB) && mkdir -p report && go test -C loadtest/bench -vet=off -c -o ../../bin/bench.test . && go build -C loadtest/bench -o ../../bin/ . && \
+	$(STACK) --servers etcd,mongo,postgres,redis,zookeeper -- bash -c 'cd loadtest/bench && for turn in $$(seq $(COUNT)); do \
+		TURN=$$turn ../../bin/bench.test -test.run "^$$" -test.bench "$(1)" -test.benchtime $(BENCHTIME) -test.timeout 30m || exit 1; done' | tee report/bench.txt && \
+	go -C loadtest/bench tool benchstat -format csv ../../report/bench.txt | bin/bench report/bench.json
 
 peers: build ## the lock stores against other Go libraries, in turns
 	@bin/local need $(MARIADB)
