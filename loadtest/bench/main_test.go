@@ -11,6 +11,6 @@ import (
 
 // MariaDB is not among the servers of each stack.
 func TestMain(m *testing.M) {
-	servertest.Roles(map[string]func(args []string) error{"contend": contender})
+	servertest.Roles(map[string]func(args []string) error{"contend": contender, "turn": takeTurn, "empty": serveEmpty})
 	os.Exit(servertest.WithServer(m, startMariaDB).Run())
 }
