@@ -116,7 +116,7 @@ func eachLock(b *testing.B, all []lock, measure func(b *testing.B, l lock)) {
 // which, is not always the same.
 func inTurn[T any](list []T) []T {
 	list = slices.Clone(list)
-	if turn, _ := strconv.Atoi(os.Getenv("TURN")); turn%2 == 0 {
+	if turn, err := strconv.Atoi(os.Getenv("TURN")); err == nil && turn%2 == 0 {
 		slices.Reverse(list)
 	}
 	return list

@@ -112,8 +112,8 @@ type row struct {
 	Targets   []target             `json:"targets,omitempty"`
 }
 
-// ours are the strategies and the locks of this repository that are compared with the others of their benchmark.
-var ours = []string{
+// own are the strategies and the locks of this repository that are compared with the others of their benchmark.
+var own = []string{
 	"combined", "redislock", "redisqueue-fair", "etcdlock", "pglock-sessions", "pglock-table", "mysqllock-sessions", "mysqllock-table",
 	"mongolock", "zklock", "combine",
 }
@@ -130,7 +130,7 @@ func compare(results []*result) (rows []row) {
 		}
 		for _, b := range results {
 			same := a.benchmark == b.benchmark || a.of == "combine" && server.ReplaceAllString(a.benchmark, "") == server.ReplaceAllString(b.benchmark, "")
-			if same && slices.Contains(ours, a.of) && !slices.Contains(ours, b.of) {
+			if same && slices.Contains(own, a.of) && !slices.Contains(own, b.of) {
 				rows = append(rows, newRow(a, b))
 			}
 		}
