@@ -105,7 +105,7 @@ type row struct {
 	Ours      string               `json:"ours,omitempty"`
 	Against   string               `json:"against,omitempty"`
 	Unit      string               `json:"unit,omitempty"`  // of the ratio: ops/s, more is better, or sec/op, less is better
-	Ratio     float64              `json:"ratio,omitempty"` // of the medians
+	Ratio     float64              `json:"ratio,omitempty"` // of the medians; 0: there is none
 	Low       float64              `json:"low,omitempty"`   // from the low end of the interval of ours and the high end of the other
 	High      float64              `json:"high,omitempty"`  // 0: unknown
 	Medians   map[string][]float64 `json:"medians"`         // by unit, of ours and of the other
@@ -150,7 +150,7 @@ func newRow(a, b *result) row {
 			continue
 		}
 		r.Medians[unit] = append(r.Medians[unit], other.value)
-		if unit != "ops/s" && unit != "sec/op" {
+		if unit != "ops/s" && unit != "sec/op" || other.value == 0 { // nothing to divide by: it did nothing in time
 			continue
 		}
 		r.Unit, r.Ratio, r.Low = unit, m.value/other.value, m.value*(1-m.within)/(other.value*(1+other.within))
@@ -169,7 +169,10 @@ func newRow(a, b *result) row {
 func (r row) String() string {
 	text := r.Benchmark
 	if r.Against != "" {
-		text += fmt.Sprintf("\t%s / %s\t%.2f", r.Ours, r.Against, r.Ratio)
+		text += fmt.Sprintf("\t%s / %s\t", r.Ours, r.Against)
+		if r.Ratio > 0 {
+			text += fmt.Sprintf("%.2f", r.Ratio)
+		}
 		if r.High > 0 {
 			text += fmt.Sprintf(" [%.2f, %.2f]", r.Low, r.High)
 		}
