@@ -5,8 +5,8 @@ SHELL     := /bin/bash
 STACK     := bin/local exec --while $$PPID
 SHOP      := bin/shop
 PROVE     := bin/prove
-BENCHTIME ?= 2s
-PAIRS     ?= 10
+BENCHTIME ?= 1s
+COUNT     ?= 10
 ROWS      ?= 3000000
 .DEFAULT_GOAL := help
 
@@ -117,8 +117,9 @@ examples: ready
 oldest: ready
 	$(call timed,copies with the oldest clients,$(MEMORY) $(STACK) -- go test -vet=off -count=1 -v -run $(OLDEST) ./docs/examples)
 
-once: ready
+once: ready build
 	$(call timed,each benchmark once,$(MEMORY) $(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED))
+	$(call timed,each benchmark of loadtest/bench once,$(MEMORY) $(STACK) --servers $(ALL) -- go -C loadtest/bench test -vet=off -short -run '^$$' -bench . -benchtime 1x .)
 
 # Servers run the newest PostgreSQL; Debian's is what all else runs.
 NEWEST = server=$$(bin/local newest) && SHOP_POSTGRES_SERVER=$$server
@@ -136,32 +137,34 @@ proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
 # The packages with benchmarks. The tests of the other packages are not built.
-BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' --exclude-dir=bench . | xargs -n 1 dirname | sort -u)
 
-bench: build peers hot ## benchmarks on real servers; compare ratios, not numbers
+bench: build ## benchmarks on real servers; compare ratios, not numbers; writes report/bench.json
+	$(call measured,.)
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
 
-peers: build ## the lock stores against other Go libraries, in turns
-	@bin/local need $(MARIADB)
-	@go build -C loadtest/peers -o ../../bin/ .
-	@$(STACK) -- bin/peers --pairs $(PAIRS)
+peers: build ## the lock stores against other Go libraries, and the ratios
+	$(call measured,Key|Processes)
+
+# $(call measured,REGEXP) runs benchmarks of loadtest/bench: COUNT times all of them in turns. benchstat makes medians of
+# report/bench.txt, and bin/bench the ratios.
+measured = @bin/local need $(MARIADB) && mkdir -p report && go test -C loadtest/bench -vet=off -c -o ../../bin/bench.test . && go build -C loadtest/bench -o ../../bin/ . && \
+	$(STACK) --servers $(ALL) -- bash -c 'cd loadtest/bench && for turn in $$(seq $(COUNT)); do \
+		TURN=$$turn ../../bin/bench.test -test.run "^$$" -test.bench "$(1)" -test.benchtime $(BENCHTIME) -test.timeout 30m || exit 1; done' | tee report/bench.txt && \
+	go -C loadtest/bench tool benchstat -format csv ../../report/bench.txt | bin/bench report/bench.json
+ALL = etcd,mongo,postgres,redis,zookeeper
 
 libraries: build ## the contract of a lock, run over other Go libraries
-	@bin/local need $(MARIADB) && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java
-	$(call timed,the contract over other libraries,$(STACK) -- go -C loadtest/peers test -vet=off -count=1 -v -run TestLibraries .)
+	@bin/local need $(MARIADB)
+	$(call timed,the contract over other libraries,$(STACK) --servers $(ALL) -- go -C loadtest/bench test -vet=off -count=1 -v .)
 
 costs: build ## the times of docs/patterns.md, one lock after another, into docs/costs.txt
 	@{ echo "date: $$(date +%F)"; $(STACK) -- go test -run '^$$' -bench Patterns -benchtime 1x ./cmd/shop/lab | \
 		awk -F'\t' '/^cpu: / { print "cpu: " substr($$0, 6) ", " cores " cores" } /^Benchmark/ { name = $$1; sub(/^BenchmarkPatterns\//, "", name); sub(/-[0-9]+ *$$/, "", name); gsub(/_/, " ", name); \
 		for (i = 2; i <= NF; i++) if ($$i ~ / µs$$/) printf ($$i + 0 < 10 ? "%s %.1f µs\n" : "%s %.0f µs\n"), name, $$i }' cores=$$(nproc); } | tee bin/costs && cp bin/costs docs/costs.txt
 
-hot: build ## combined against the plain strategies and the other locks, with targets; writes report/bench.json
-	@bin/local need $(MARIADB)
-	@go build -C loadtest/peers -o ../../bin/ .
-	@rm -f report/bench.json
-	@$(STACK) -- bin/hot --pairs $(PAIRS)
-	@$(STACK) -- bin/peers --lock --pairs $(PAIRS)
-	@go test -run '^$$' -bench Waiting -benchtime 1x ./locking/combine | grep ^Benchmark
+hot: build ## combined against the plain strategies, and the ratios with targets
+	$(call measured,Product|Many|Account|Wallet|Statements)
 
 size: build ## fill the stores with ROWS rows, and time each command of docs/operations.md; ROWS=3000000
 	@go build -o bin/ ./loadtest/size
@@ -181,7 +184,7 @@ stack:
 
 build: ## the programs, into bin/
 	@test -x $(SHOP) || echo "build: compiling, which takes 1 to 4 minutes the first time"
-	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./loadtest/hot ./compose/local)
+	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./compose/local)
 	@go list -deps github.com/tsenart/vegeta/v12 >/dev/null # go tool vegeta works without a network then
 
 ready: stack

@@ -17,7 +17,7 @@ import (
 // programs are the programs of this repository, and the folders in which their flags are declared.
 var programs = map[string]string{
 	"shop": "cmd/shop", "prove": "loadtest/prove", "local": "compose/local",
-	"mutants": "loadtest/mutants", "hot": "loadtest/hot", "peers": "loadtest/peers", "size": "loadtest/size",
+	"mutants": "loadtest/mutants", "size": "loadtest/size",
 }
 
 var (

@@ -116,7 +116,7 @@ func commands(t *testing.T) map[string]bool {
 			known[program+" --"+flag] = true
 		}
 	}
-	for _, must := range []string{"make test", "shop serve", "shop --request-timeout", "prove --check-time", "local --servers", "peers --pairs"} {
+	for _, must := range []string{"make test", "shop serve", "shop --request-timeout", "prove --check-time", "local --servers", "size --rows"} {
 		if !known[must] {
 			t.Fatalf("%s was not found: this test must be fixed", must)
 		}

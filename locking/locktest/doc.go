@@ -9,7 +9,7 @@
 //		locktest.Run(t, open, locktest.Promises{Expires: true, Fences: true, …})
 //	}
 //
-// example_test.go has a store of 45 lines, and a Backend for it. loadtest/peers runs the suite over the locks of other libraries.
+// example_test.go has a store of 45 lines, and a Backend for it. loadtest/bench runs the suite over the locks of other libraries.
 //
 // # What every Store must do
 //

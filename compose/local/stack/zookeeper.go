@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// ZooKeeper, as one server and as an ensemble of three, with a small heap. loadtest/peers
+// ZooKeeper, as one server and as an ensemble of three, with a small heap. loadtest/bench
 // needs the one server. The tests of locking/zklock start their own (package locktest).
 var (
 	_ = register(zookeeperKind("zookeeper", 1))

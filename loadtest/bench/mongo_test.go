@@ -20,7 +20,7 @@ func mongoDatabase() (*mongo.Database, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return client.Database("peers"), func() { _ = client.Disconnect(context.Background()) }, nil
+	return client.Database("bench"), func() { _ = client.Disconnect(context.Background()) }, nil
 }
 
 func openMongolock(ctx context.Context) (locker, error) {
@@ -63,7 +63,12 @@ func openDocument(context.Context) (locker, error) {
 }
 
 // mongoOperations adds the operations that the server has done for clients.
-func mongoOperations(ctx context.Context, database *mongo.Database) (sum float64, err error) {
+func mongoOperations(ctx context.Context) (sum float64, err error) {
+	database, end, err := mongoDatabase()
+	if err != nil {
+		return 0, err
+	}
+	defer end()
 	var status struct {
 		Opcounters struct{ Insert, Query, Update, Delete, Command float64 }
 	}

@@ -23,35 +23,24 @@ import (
 // The DSN of MySQL or MariaDB, without a database, is in this setting.
 const mysqlDSN = "SHOP_MYSQL_DSN"
 
-// withMariaDB runs the measurements with the server of mysqllock's tests, if the setting names no other. That server
-// flushes nothing to the disk: a commit is cheaper than on a server that survives a power cut.
-func withMariaDB(measure func() error) (err error) {
+// startMariaDB starts the server of mysqllock's tests, if the setting names no other. It flushes nothing to the disk: a
+// commit is cheaper than on a server that survives a power cut.
+func startMariaDB(t testing.TB) {
 	if os.Getenv(mysqlDSN) != "" {
-		return measure()
+		return
 	}
-	code := servertest.WithServer(runner(func() int { err = measure(); return 0 }), func(t testing.TB) {
-		_, dsn := servertest.StartMariaDB(t, func(ctx context.Context, dsn string) error {
-			db, err := sql.Open("mysql", dsn)
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			return db.PingContext(ctx)
-		})
-		_ = os.Setenv(mysqlDSN, dsn)
-	}).Run()
-	if code != 0 {
-		err = errors.Join(err, errors.New("MariaDB has failed"))
-	}
-	return err
+	_, dsn := servertest.StartMariaDB(t, func(ctx context.Context, dsn string) error {
+		db, err := sql.Open("mysql", dsn)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.PingContext(ctx)
+	})
+	must(t, os.Setenv(mysqlDSN, dsn))
 }
 
-type runner func() int
-
-// Run calls r.
-func (r runner) Run() int { return r() }
-
-// mysqlPool connects to the database peers, which has the tables and procedures of mysqllock.
+// mysqlPool connects to the database bench, which has the tables and procedures of mysqllock.
 func mysqlPool(ctx context.Context) (*sql.DB, error) {
 	config, err := mysql.ParseDSN(os.Getenv(mysqlDSN))
 	if err != nil {
@@ -64,10 +53,10 @@ func mysqlPool(ctx context.Context) (*sql.DB, error) {
 		return nil, err
 	}
 	defer server.Close()
-	if _, err := server.ExecContext(ctx, `CREATE DATABASE IF NOT EXISTS peers`); err != nil {
+	if _, err := server.ExecContext(ctx, `CREATE DATABASE IF NOT EXISTS bench`); err != nil {
 		return nil, err
 	}
-	config.DBName = "peers"
+	config.DBName = "bench"
 	db, err := mysqlOpen(config)
 	if err != nil {
 		return nil, err
@@ -91,7 +80,7 @@ func openMySQLSessions(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := mysqllock.NewSessions(db, mysqllock.Options{Prefix: "peers"})
+	s, err := mysqllock.NewSessions(db, mysqllock.Options{Prefix: "bench"})
 	return store(s, func() { s.Close(); _ = db.Close() }), err
 }
 
@@ -201,7 +190,12 @@ func mysqlTake(ctx context.Context, db *sql.DB, key, owner string) (taken bool, 
 }
 
 // mysqlStatements returns how many statements the server has received from clients.
-func mysqlStatements(ctx context.Context, db *sql.DB) (n float64, err error) {
+func mysqlStatements(ctx context.Context) (n float64, err error) {
+	db, err := mysqlPool(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
 	var name string
 	return n, db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n)
 }

@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/url"
 	"os"
+	"testing"
 	"time"
 
 	bsm "github.com/bsm/redislock"
@@ -21,6 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"shop/locking"
 	"shop/locking/etcdlock"
@@ -37,36 +39,50 @@ type locker interface {
 	close()
 }
 
-// A rival is a lock of this repository or of another library.
-type rival struct {
+// A lock is one of this repository or of another library.
+type lock struct {
 	name   string
-	server string // counts requests, and is compared only with rivals on the same server
-	ours   bool
+	server string // is asked how many requests it has received
 	open   func(ctx context.Context) (locker, error)
 }
 
-var rivals = []rival{
-	{"redislock", "redis", true, openRedislock},
-	{"redisqueue fair", "redis", true, openFair},
-	{"raw SET NX PX", "redis", false, openRaw},
-	{"bsm/redislock", "redis", false, openBSM},
-	{"redsync", "redis", false, openRedsync},
-	{"rueidislock", "redis", false, openRueidis},
-	{"etcdlock", "etcd", true, openEtcdlock},
-	{"etcd concurrency", "etcd", false, openConcurrency},
-	{"pglock sessions", "postgres", true, openSessions},
-	{"pg_advisory_lock", "postgres", false, openAdvisory},
-	{"pglock table", "postgres", true, openTable},
-	{"lock table, polled", "postgres", false, openPolledTable},
-	{"mysqllock sessions", "mysql", true, openMySQLSessions},
-	{"GET_LOCK", "mysql", false, openGetLock},
-	{"go-mysql-lock", "mysql", false, openGoMySQLLock},
-	{"mysqllock table", "mysql", true, openMySQLTable},
-	{"MySQL table, polled", "mysql", false, openPolledMySQLTable},
-	{"mongolock", "mongo", true, openMongolock},
-	{"document, polled", "mongo", false, openDocument},
-	{"zklock", "zookeeper", true, openZklock},
-	{"go-zookeeper Lock", "zookeeper", false, openGoZookeeper},
+// locks are measured on their server, those of this repository first. main.go knows them by their names.
+var locks = []lock{
+	{"redislock", "redis", openRedislock},
+	{"redisqueue-fair", "redis", openFair},
+	{"raw-SET-NX-PX", "redis", openRaw},
+	{"bsm-redislock", "redis", openBSM},
+	{"redsync", "redis", openRedsync},
+	{"rueidislock", "redis", openRueidis},
+	{"etcdlock", "etcd", openEtcdlock},
+	{"etcd-concurrency", "etcd", openConcurrency},
+	{"pglock-sessions", "postgres", openSessions},
+	{"pg_advisory_lock", "postgres", openAdvisory},
+	{"pglock-table", "postgres", openTable},
+	{"polled-table", "postgres", openPolledTable},
+	{"mysqllock-sessions", "mysql", openMySQLSessions},
+	{"GET_LOCK", "mysql", openGetLock},
+	{"go-mysql-lock", "mysql", openGoMySQLLock},
+	{"mysqllock-table", "mysql", openMySQLTable},
+	{"polled-MySQL-table", "mysql", openPolledMySQLTable},
+	{"mongolock", "mongo", openMongolock},
+	{"polled-document", "mongo", openDocument},
+	{"zklock", "zookeeper", openZklock},
+	{"go-zookeeper-Lock", "zookeeper", openGoZookeeper},
+}
+
+// opened opens the lock, and lets goroutines take one key, each once: they connect, and load scripts and statements.
+func (l lock) opened(b *testing.B, goroutines int) locker {
+	b.Helper()
+	opened, err := l.open(b.Context())
+	must(b, err)
+	b.Cleanup(opened.close)
+	first, key := errgroup.Group{}, fresh()
+	for range goroutines {
+		first.Go(func() error { return opened.hold(b.Context(), key, func() {}) })
+	}
+	must(b, first.Wait())
+	return opened
 }
 
 // locked is a locker made of two functions.
@@ -85,22 +101,6 @@ func (l locked) hold(ctx context.Context, key string, section func()) error {
 }
 
 func (l locked) close() { l.end() }
-
-// ofItsKind are the peers that promise what a lock of this repository does, as far as any does: a lease is
-// compared with leases, and a session with sessions.
-var ofItsKind = map[string][]string{
-	"redislock":          redisPeers,
-	"redisqueue fair":    redisPeers,
-	"etcdlock":           {"etcd concurrency"},
-	"pglock sessions":    {"pg_advisory_lock"},
-	"pglock table":       {"lock table, polled"},
-	"mysqllock sessions": {"GET_LOCK", "go-mysql-lock"},
-	"mysqllock table":    {"MySQL table, polled"},
-	"mongolock":          {"document, polled"},
-	"zklock":             {"go-zookeeper Lock"},
-}
-
-var redisPeers = []string{"bsm/redislock", "redsync", "rueidislock"}
 
 // store is a Store. A Store that is no Waiter is polled.
 func store(s locking.Store, end func()) locker {
@@ -150,7 +150,7 @@ func redisStoreOf(open func(redis.UniversalClient, redislock.Options) (redisStor
 	if err != nil {
 		return nil, nil, err
 	}
-	if s, err = open(client, redislock.Options{Prefix: "peers"}); err != nil {
+	if s, err = open(client, redislock.Options{Prefix: "bench"}); err != nil {
 		return nil, nil, err
 	}
 	return s, func() { s.Close(); _ = client.Close() }, nil
@@ -258,7 +258,7 @@ func openEtcdlock(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := etcdlock.New(ctx, client, ttl, etcdlock.Options{Prefix: "peers"})
+	s, err := etcdlock.New(ctx, client, ttl, etcdlock.Options{Prefix: "bench"})
 	if err != nil {
 		return nil, err
 	}
@@ -303,14 +303,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// find returns the rival with this name.
-func find(name string) (rival, error) {
-	for _, r := range append(rivals, combined) {
-		if r.name == name {
-			return r, nil
-		}
-	}
-	return rival{}, errors.New("no rival has the name " + name)
 }

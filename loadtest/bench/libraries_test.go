@@ -38,23 +38,6 @@ var unasked = []string{"Do/", "Keys/InvalidAreErrKey", "TTL/", "Ctx/ReturnsAtOnc
 // absent are the checks that show that a promise is not made.
 var absent = []string{"Expires/Not", "Fence/None", "FIFO/Not", "Multi/Refused", "Fence/DoesNotSurviveRestart"}
 
-// The servers that are not among those of each stack.
-func TestMain(m *testing.M) {
-	code := 1
-	stop, err := startZooKeeper(context.Background())
-	if err == nil {
-		err = withMariaDB(func() error { code = m.Run(); return nil })
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if stop != nil {
-		stop()
-	}
-	os.Exit(code)
-}
-
 // verdict is what one check said of a library.
 type verdict struct {
 	claimed bool
@@ -87,7 +70,7 @@ func TestLibraries(t *testing.T) {
 			seen[l.name] = verdicts
 		})
 	})
-	report(t, seen)
+	printTable(t, seen)
 	if broken := broken(seen[ours]); len(broken) > 0 {
 		t.Errorf("%s breaks %q: %v", ours, broken, seen[ours][broken[0]].failure)
 	}
@@ -126,8 +109,8 @@ func broken(of map[string]verdict) (checks []string) {
 	return checks
 }
 
-// report prints library × check, and what was seen of each check that failed.
-func report(t *testing.T, seen map[string]map[string]verdict) {
+// printTable prints library × check, and what was seen of each check that failed.
+func printTable(t *testing.T, seen map[string]map[string]verdict) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -11,49 +11,23 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// requestCounter reads how many requests a server has processed, as the server counts them: commands of Redis (those
+// requests returns how many requests a server has processed, as the server counts them: commands of Redis (those
 // inside of scripts too), calls of etcd and messages of its streams, statements of MySQL, operations of MongoDB, packets of
 // ZooKeeper. A busy process of PostgreSQL reports what it has done once a second: there the requests are counted that the locks send.
-type requestCounter struct {
-	count func(ctx context.Context) (float64, error)
-	close func()
-}
-
-func newRequestCounter(ctx context.Context, server string) (requestCounter, error) {
-	switch server {
-	case "redis":
-		client, err := redisClient()
-		if err != nil {
-			return requestCounter{}, err
-		}
-		return requestCounter{func(ctx context.Context) (float64, error) { return redisCommands(ctx, client) }, func() { _ = client.Close() }}, nil
-	case "etcd":
-		return requestCounter{etcdMessages, func() {}}, nil
-	case "zookeeper":
-		return requestCounter{zookeeperPackets, func() {}}, nil
-	case "mysql":
-		db, err := mysqlPool(ctx)
-		if err != nil {
-			return requestCounter{}, err
-		}
-		return requestCounter{func(ctx context.Context) (float64, error) { return mysqlStatements(ctx, db) }, func() { _ = db.Close() }}, nil
-	case "mongo":
-		database, end, err := mongoDatabase()
-		if err != nil {
-			return requestCounter{}, err
-		}
-		return requestCounter{func(ctx context.Context) (float64, error) { return mongoOperations(ctx, database) }, end}, nil
-	default:
-		return requestCounter{func(context.Context) (float64, error) { return float64(sent.Load()), nil }, func() {}}, nil
-	}
+var requests = map[string]func(ctx context.Context) (float64, error){
+	"redis": redisCommands, "etcd": etcdMessages, "zookeeper": zookeeperPackets, "mysql": mysqlStatements, "mongo": mongoOperations,
+	"postgres": func(context.Context) (float64, error) { return float64(sent.Load()), nil },
 }
 
 // redisCommands adds the calls of all commands.
-func redisCommands(ctx context.Context, client *redis.Client) (sum float64, err error) {
+func redisCommands(ctx context.Context) (sum float64, err error) {
+	client, err := redisClient()
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
 	text, err := client.Info(ctx, "commandstats").Result()
 	for line := range strings.Lines(text) {
 		if _, rest, ok := strings.Cut(line, ":calls="); ok {

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,34 +17,8 @@ import (
 	"shop/locking/pglock"
 )
 
-// shared is the pool of the open locks of PostgreSQL. Two that are compared have the same connections: the process of a
-// connection stays on a core, which may change its time by more than two locks differ.
-var shared struct {
-	sync.Mutex
-	pool  *pgxpool.Pool
-	users int
-}
-
-// pool returns the shared pool. The last end closes it.
-func pool(ctx context.Context) (_ *pgxpool.Pool, end func(), err error) {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.users == 0 {
-		if shared.pool, err = newPool(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-	shared.users++
-	return shared.pool, func() {
-		shared.Lock()
-		defer shared.Unlock()
-		if shared.users--; shared.users == 0 {
-			shared.pool.Close()
-		}
-	}, nil
-}
-
-func newPool(ctx context.Context) (*pgxpool.Pool, error) {
+// pool is for the locks of one process.
+func pool(ctx context.Context) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(os.Getenv("SHOP_POSTGRES_URL"))
 	if err != nil {
 		return nil, err
@@ -69,16 +42,16 @@ func newPool(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 func openSessions(ctx context.Context) (locker, error) {
-	p, end, err := pool(ctx)
+	p, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := pglock.NewSessions(p, pglock.Options{Prefix: "peers"})
-	return store(s, func() { s.Close(); end() }), err
+	s, err := pglock.NewSessions(p, pglock.Options{Prefix: "bench"})
+	return store(s, func() { s.Close(); p.Close() }), err
 }
 
 func openAdvisory(ctx context.Context) (locker, error) {
-	p, end, err := pool(ctx)
+	p, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +69,11 @@ func openAdvisory(ctx context.Context) (locker, error) {
 			_, err := conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, pglock.Hash("raw:"+key))
 			return err
 		}, nil
-	}, end}, nil
+	}, p.Close}, nil
 }
 
 func openTable(ctx context.Context) (locker, error) {
-	p, end, err := pool(ctx)
+	p, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +81,13 @@ func openTable(ctx context.Context) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store(s, func() { s.Close(); end() }), nil
+	return store(s, func() { s.Close(); p.Close() }), nil
 }
 
 // openPolledTable is a lock table as it is usually written: one upsert to take, one update to release, and a
 // wait between two attempts.
 func openPolledTable(ctx context.Context) (locker, error) {
-	p, end, err := pool(ctx)
+	p, err := pool(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +111,7 @@ func openPolledTable(ctx context.Context) (locker, error) {
 				return nil, err
 			}
 		}
-	}, end}, nil
+	}, p.Close}, nil
 }
 
 // sent is the number of requests to PostgreSQL.

@@ -15,28 +15,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"shop/compose/local/stack"
 	"shop/locking/zklock"
 )
 
-// The address of ZooKeeper is in this setting, for the processes that contend.
+// The address of ZooKeeper is in this setting.
 const zookeeperServers = "SHOP_ZOOKEEPER_SERVERS"
-
-// startZooKeeper starts the server, which is not among those of each stack.
-func startZooKeeper(ctx context.Context) (stop func(), err error) {
-	if os.Getenv(zookeeperServers) != "" {
-		return func() {}, nil
-	}
-	all, err := stack.Attach(os.Getenv("SHOP_STACK"))
-	if err != nil {
-		return nil, err
-	}
-	s, err := all.Private(ctx, "zookeeper")
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = s.Kill(context.WithoutCancel(ctx)) }, os.Setenv(zookeeperServers, s.Addr)
-}
 
 func openZklock(ctx context.Context) (locker, error) {
 	s, err := zklock.New(ctx, strings.Split(os.Getenv(zookeeperServers), ","), ttl, zklock.Options{})
@@ -53,7 +36,7 @@ func openGoZookeeper(context.Context) (locker, error) {
 		return nil, err
 	}
 	return locked{func(_ context.Context, key string) (func() error, error) {
-		l := zk.NewLock(conn, "/peers-"+key, zk.WorldACL(zk.PermAll))
+		l := zk.NewLock(conn, "/bench-"+key, zk.WorldACL(zk.PermAll))
 		return l.Unlock, l.Lock()
 	}, conn.Close}, nil
 }
