@@ -354,6 +354,28 @@ func TestCountKeys_CountsThoseOfOneClientUpToTheLimit(t *testing.T) {
 	}
 }
 
+func TestMigrate_CompletesATableThatHasNoHeaders(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	old := newRequest()
+	if _, err := d.Do(t.Context(), old, raise(old, "a")); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(`ALTER TABLE idempotency_keys DROP COLUMN header`)
+	if err := d.Read(t.Context(), pgtx.Migrate); err != nil {
+		t.Fatal(err)
+	}
+	// New connections: those that have prepared the statements refuse their changed result.
+	db, _ := d.open(pgtest.Pool(t, d.URL), nil)
+	if reply, err := db.Do(t.Context(), old, refuse("a")); err != nil || string(reply.Body) != "1" || reply.Header != nil {
+		t.Errorf("a key from before: %+v, %v", reply, err)
+	}
+	req := newRequest()
+	if reply, err := db.Do(t.Context(), req, raise(req, "a")); err != nil || string(reply.Body) != "2" {
+		t.Errorf("a new key: %+v, %v", reply, err)
+	}
+}
+
 func TestMigrate_MayRunConcurrentlyAndRepeatedly(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)

@@ -21,17 +21,20 @@ import (
 //go:embed migrations/*.sql
 var Migrations embed.FS
 
-// Migrate creates the table in the first schema of conn's search_path, for programs
+// Migrate creates the table, or completes it, in the first schema of conn's search_path, for programs
 // without a migration tool. It may run repeatedly, and in several processes at once.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
-	sql, err := Migrations.ReadFile("migrations/00001_idempotency_keys.sql")
-	if err == nil {
-		_, err = conn.Exec(ctx, string(sql)) // one message, so one transaction
+	files, err := Migrations.ReadDir("migrations") // in the order of their names
+	for _, file := range files {
+		var sql []byte
+		if sql, err = Migrations.ReadFile("migrations/" + file.Name()); err == nil {
+			_, err = conn.Exec(ctx, string(sql)) // one message, so one transaction
+		}
+		if err != nil {
+			return fmt.Errorf("pgtx: migrate: %s: %w", file.Name(), err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("pgtx: migrate: %w", err)
-	}
-	return nil
+	return err
 }
 
 // CountKeys counts the stored keys of a client, up to limit. A million keys take some tenths of a second, whether or not the

@@ -9,7 +9,6 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     fingerprint bytea       NOT NULL CHECK (octet_length(fingerprint) = 32),
     status      integer     NOT NULL,
     body        bytea       NOT NULL,
-    header      jsonb, -- of strings; NULL: none
     created_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (client_id, key)
 );
