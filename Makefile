@@ -147,7 +147,7 @@ peers: build ## the lock stores against other Go libraries, and the ratios
 	$(call measured,Key|Processes)
 
 # $(call measured,REGEXP) runs benchmarks of loadtest/bench: COUNT times all of them in turns. benchstat makes medians of
-# report/bench.txt, and bin/bench the ratios.
+# report/bench.txt, and bin/bench prints the ratios.
 measured = @bin/local need $(MARIADB) && mkdir -p report && go test -C loadtest/bench -vet=off -c -o ../../bin/bench.test . && go build -C loadtest/bench -o ../../bin/ . && \
 	$(STACK) --servers $(ALL) -- bash -c 'cd loadtest/bench && for turn in $$(seq $(COUNT)); do \
 		TURN=$$turn ../../bin/bench.test -test.run "^$$" -test.bench "$(1)" -test.benchtime $(BENCHTIME) -test.timeout 30m || exit 1; done' | tee report/bench.txt && \

@@ -11,7 +11,7 @@ import (
 )
 
 // combined is compared with the locks on all servers, where several goroutines want a key.
-var combined = lock{"combine", "redis", openCombined}
+var combined = lock{"combine", "redis", true, openCombined}
 
 // lockTurn is how long a process keeps the lease while its goroutines want the key: many times what one batch takes,
 // and short compared with an interval, in which each process must get its turn.

@@ -21,11 +21,12 @@ import (
 
 // BenchmarkFreeKey is the time in which one goroutine takes and releases free keys.
 func BenchmarkFreeKey(b *testing.B) {
-	eachLock(b, locks, func(b *testing.B, l lock) {
+	eachLock(b, locks, func(b *testing.B, l lock) float64 {
 		opened := l.opened(b, 1)
 		for n := 0; b.Loop(); n++ {
 			must(b, opened.hold(b.Context(), "free-"+strconv.Itoa(n%16), func() {}))
 		}
+		return b.Elapsed().Seconds() / float64(b.N)
 	})
 }
 
@@ -37,7 +38,7 @@ const (
 
 // BenchmarkOneKey lets goroutines of one process want one key, and do nothing while they hold it.
 func BenchmarkOneKey(b *testing.B) {
-	eachLock(b, append(locks, combined), func(b *testing.B, l lock) {
+	eachLock(b, append(locks, combined), func(b *testing.B, l lock) float64 {
 		var holders int64
 		counter, err := openCounter(newCounter(b, &holders))
 		must(b, err)
@@ -51,9 +52,9 @@ func BenchmarkOneKey(b *testing.B) {
 		after, err := count(b.Context())
 		must(b, err)
 		holders = c.sum() + c.Late
-		report(b, c.Over, c.Waits, c.Grants...)
 		b.ReportMetric((after-before)/float64(max(1, holders)), "requests/op")
 		b.ReportMetric(float64(c.CPU.Microseconds())/float64(max(1, holders)), "cpu-µs/op")
+		return report(b, c.Over, c.Waits, c.Grants...)
 	})
 }
 
@@ -61,7 +62,7 @@ func BenchmarkOneKey(b *testing.B) {
 func BenchmarkProcesses(b *testing.B) {
 	for _, n := range []int{2, 4} {
 		b.Run(fmt.Sprintf("processes=%d", n), func(b *testing.B) {
-			eachLock(b, append(locks, combined), func(b *testing.B, l lock) {
+			eachLock(b, append(locks, combined), func(b *testing.B, l lock) float64 {
 				var holders int64
 				var over time.Duration
 				var waits []time.Duration
@@ -70,7 +71,7 @@ func BenchmarkProcesses(b *testing.B) {
 					holders += c.sum() + c.Late
 					over, waits, grants = max(over, c.Over), append(waits, c.Waits...), append(grants, c.sum())
 				}
-				report(b, over, waits, grants...)
+				return report(b, over, waits, grants...)
 			})
 		})
 	}
@@ -105,11 +106,30 @@ func contender(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(c)
 }
 
-// eachLock measures locks, each beside the others on its server.
-func eachLock(b *testing.B, all []lock, measure func(b *testing.B, l lock)) {
+// eachLock measures locks, and compares ours with the others on the same server; combine with all.
+func eachLock(b *testing.B, all []lock, measure func(b *testing.B, l lock) float64) {
+	measured := map[string]float64{}
 	for _, l := range inTurn(all) {
-		b.Run("server="+l.server+"/lock="+l.name, func(b *testing.B) { measure(b, l) })
+		b.Run("server="+l.server+"/lock="+l.name, func(b *testing.B) { measured[l.name] = measure(b, l) })
 	}
+	for _, l := range all {
+		for _, other := range all {
+			if l.ours && !other.ours && (l.server == other.server || l.name == combined.name) {
+				ratio(b, "server="+l.server+"/lock="+l.name, other.name, measured[l.name], measured[other.name])
+			}
+		}
+	}
+}
+
+// ratio reports the ratio of two measurements of one turn, as a benchmark of its own.
+func ratio(b *testing.B, name, other string, measured, its float64) {
+	if measured == 0 || its == 0 {
+		return // it was not asked for, or did nothing in time
+	}
+	b.Run(name+"/against="+other, func(b *testing.B) {
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(measured/its, "ratio")
+	})
 }
 
 // inTurn returns what is compared in its order, or in the other one if TURN is even: what comes first, and what comes after
@@ -130,10 +150,12 @@ func interval() time.Duration {
 	return 20 * time.Millisecond
 }
 
-// report reports the rate of what was done in a time, how long each waited, and the fewest of one divided by the most.
-func report(b *testing.B, over time.Duration, waits []time.Duration, each ...int64) {
+// report reports the rate of what was done in a time, how long each waited, and the fewest of one divided by the most. It
+// returns the rate.
+func report(b *testing.B, over time.Duration, waits []time.Duration, each ...int64) float64 {
+	rate := float64(len(waits)) / over.Seconds()
 	b.ReportMetric(0, "ns/op") // of the whole load
-	b.ReportMetric(float64(len(waits))/over.Seconds(), "ops/s")
+	b.ReportMetric(rate, "ops/s")
 	if slices.Sort(waits); len(waits) > 0 {
 		b.ReportMetric(waits[(len(waits)-1)*50/100].Seconds()*1000, "p50-ms")
 		b.ReportMetric(waits[(len(waits)-1)*99/100].Seconds()*1000, "p99-ms")
@@ -141,6 +163,7 @@ func report(b *testing.B, over time.Duration, waits []time.Duration, each ...int
 	if len(each) > 1 {
 		b.ReportMetric(float64(slices.Min(each))/float64(max(1, slices.Max(each))), "min/max")
 	}
+	return rate
 }
 
 // contest is what the goroutines of one process have seen of one key.

@@ -14,10 +14,10 @@
 //
 // The machine is noisy, and other programs on it slow down whatever runs beside them. So all benchmarks run in turns: each
 // once, then each again, ten times, in every second turn from the last to the first. Each turn is a new process with new
-// connections. benchstat makes the median of each figure, and the interval that contains the true median with a
-// probability of 95 %, without any assumption on the noise. The ratio is that of two medians. Its interval goes from the
-// low end of ours by the high end of the other, to the high end by the low end: if 1 is outside, they differ. The
-// rates themselves depend on the machine.
+// connections. A ratio is that of two rates (ops/s) or times (sec/op) of one turn. benchstat makes the median of the ten, and
+// the interval that contains the true median with a probability of 95 %, without any assumption on the noise; here the
+// interval reaches as far below the median as above it. If 1 is outside, the two differ. The rates themselves depend on
+// the machine.
 //
 // The turns are in report/bench.txt, for other questions: how does a strategy keep its rate as clients come?
 //

@@ -78,27 +78,30 @@ func BenchmarkWallet(b *testing.B) {
 	hot(b, "wallet", 33, 3, 10*time.Millisecond, "combined", "lockid")
 }
 
-// hot measures strategies under one load, on the same objects. Then the invariants of the flow are checked in the
+// hot measures strategies under one load, on the same objects, and compares the first with the others. Then the invariants of the flow are checked in the
 // database: a fast wrong answer is no answer.
 func hot(b *testing.B, flow string, clients, processes int, work time.Duration, strategies ...string) {
 	b.Run(fmt.Sprintf("clients=%d/processes=%d/work=%v", clients, processes, work), func(b *testing.B) {
-		p := flows[flow].prepare(b)
+		p, measured := flows[flow].prepare(b), map[string]float64{}
 		for _, strategy := range inTurn(strategies) {
 			b.Run("strategy="+strategy, func(b *testing.B) {
 				t := turn{flow, p, strategy, clients / processes, work, interval()}
 				switch {
 				case processes > 1:
-					t.among(b, processes)
+					measured[strategy] = t.among(b, processes)
 				case strategy == "combined" && work == 0:
-					t.besideCommits(b)
+					measured[strategy] = t.besideCommits(b)
 				default:
 					l, err := t.run(b.Context(), func() error { b.ResetTimer(); return nil })
 					b.StopTimer()
 					must(b, err)
-					report(b, l.Over, l.Waits)
+					measured[strategy] = report(b, l.Over, l.Waits)
 				}
 				mustHold(b, flow, p)
 			})
+		}
+		for _, other := range strategies[1:] {
+			ratio(b, "strategy="+strategies[0], other, measured[strategies[0]], measured[other])
 		}
 	})
 }
@@ -196,7 +199,7 @@ func closedLoop(ctx context.Context, clients int, request func(context.Context) 
 }
 
 // among lets processes share the load.
-func (t turn) among(b *testing.B, processes int) {
+func (t turn) among(b *testing.B, processes int) float64 {
 	text, err := json.Marshal(t)
 	must(b, err)
 	var all load
@@ -204,7 +207,7 @@ func (t turn) among(b *testing.B, processes int) {
 	for _, l := range together[load](b, processes, "turn", string(text)) {
 		all.Waits, all.Over, each = append(all.Waits, l.Waits...), max(all.Over, l.Over), append(each, int64(len(l.Waits)))
 	}
-	report(b, all.Over, all.Waits, each...)
+	return report(b, all.Over, all.Waits, each...)
 }
 
 // takeTurn is the role of a process of among.
@@ -222,7 +225,7 @@ func takeTurn(args []string) error {
 
 // besideCommits also reports the requests of a batch, the time in which one row is inserted alone on one connection, and the
 // batches divided by what that allows: at 1 the sync of the log would limit them.
-func (t turn) besideCommits(b *testing.B) {
+func (t turn) besideCommits(b *testing.B) float64 {
 	l, batches := t.counted(b, func() {})
 	insert, done, err := flows[t.Flow].commits(b.Context(), t.Place)
 	must(b, err)
@@ -232,10 +235,10 @@ func (t turn) besideCommits(b *testing.B) {
 		must(b, insert())
 	}
 	commit := time.Since(start).Seconds() / float64(n)
-	report(b, l.Over, l.Waits)
 	b.ReportMetric(float64(len(l.Waits))/float64(batches), "ops/batch")
 	b.ReportMetric(1000*commit, "commit-ms")
 	b.ReportMetric(float64(batches)/l.Over.Seconds()*commit, "batches/commits")
+	return report(b, l.Over, l.Waits)
 }
 
 // counted runs the turn, with begin before its load, and counts its batches.

@@ -45,7 +45,7 @@ func BenchmarkHTTPProduct(b *testing.B) {
 		clients = 32
 	}
 	b.Run(fmt.Sprintf("clients=%d/processes=3", clients), func(b *testing.B) {
-		p := preparePostgres(b)
+		p, measured := preparePostgres(b), map[string]float64{}
 		for _, strategy := range inTurn([]string{"combined", emptyPOST, "row"}) {
 			b.Run("strategy="+strategy, func(b *testing.B) {
 				replicas, err := site.StartReplicas(b.Context(), replica(b, p, strategy), 3, site.NewCounters(""))
@@ -62,10 +62,13 @@ func BenchmarkHTTPProduct(b *testing.B) {
 				l, err := closedLoop(b.Context(), clients, buy, interval())
 				b.StopTimer()
 				must(b, err)
-				report(b, l.Over, l.Waits)
+				measured[strategy] = report(b, l.Over, l.Waits)
 				replicas.Stop(b.Context())
 				mustHold(b, "product", p)
 			})
+		}
+		for _, other := range []string{emptyPOST, "row"} {
+			ratio(b, "strategy=combined", other, measured["combined"], measured[other])
 		}
 	})
 }

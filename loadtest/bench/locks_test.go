@@ -43,32 +43,32 @@ type locker interface {
 type lock struct {
 	name   string
 	server string // is asked how many requests it has received
+	ours   bool
 	open   func(ctx context.Context) (locker, error)
 }
 
-// locks are measured on their server, those of this repository first. main.go knows them by their names.
 var locks = []lock{
-	{"redislock", "redis", openRedislock},
-	{"redisqueue-fair", "redis", openFair},
-	{"raw-SET-NX-PX", "redis", openRaw},
-	{"bsm-redislock", "redis", openBSM},
-	{"redsync", "redis", openRedsync},
-	{"rueidislock", "redis", openRueidis},
-	{"etcdlock", "etcd", openEtcdlock},
-	{"etcd-concurrency", "etcd", openConcurrency},
-	{"pglock-sessions", "postgres", openSessions},
-	{"pg_advisory_lock", "postgres", openAdvisory},
-	{"pglock-table", "postgres", openTable},
-	{"polled-table", "postgres", openPolledTable},
-	{"mysqllock-sessions", "mysql", openMySQLSessions},
-	{"GET_LOCK", "mysql", openGetLock},
-	{"go-mysql-lock", "mysql", openGoMySQLLock},
-	{"mysqllock-table", "mysql", openMySQLTable},
-	{"polled-MySQL-table", "mysql", openPolledMySQLTable},
-	{"mongolock", "mongo", openMongolock},
-	{"polled-document", "mongo", openDocument},
-	{"zklock", "zookeeper", openZklock},
-	{"go-zookeeper-Lock", "zookeeper", openGoZookeeper},
+	{"redislock", "redis", true, openRedislock},
+	{"redisqueue-fair", "redis", true, openFair},
+	{"raw-SET-NX-PX", "redis", false, openRaw},
+	{"bsm-redislock", "redis", false, openBSM},
+	{"redsync", "redis", false, openRedsync},
+	{"rueidislock", "redis", false, openRueidis},
+	{"etcdlock", "etcd", true, openEtcdlock},
+	{"etcd-concurrency", "etcd", false, openConcurrency},
+	{"pglock-sessions", "postgres", true, openSessions},
+	{"pg_advisory_lock", "postgres", false, openAdvisory},
+	{"pglock-table", "postgres", true, openTable},
+	{"polled-table", "postgres", false, openPolledTable},
+	{"mysqllock-sessions", "mysql", true, openMySQLSessions},
+	{"GET_LOCK", "mysql", false, openGetLock},
+	{"go-mysql-lock", "mysql", false, openGoMySQLLock},
+	{"mysqllock-table", "mysql", true, openMySQLTable},
+	{"polled-MySQL-table", "mysql", false, openPolledMySQLTable},
+	{"mongolock", "mongo", true, openMongolock},
+	{"polled-document", "mongo", false, openDocument},
+	{"zklock", "zookeeper", true, openZklock},
+	{"go-zookeeper-Lock", "zookeeper", false, openGoZookeeper},
 }
 
 // opened opens the lock, and lets goroutines take one key, each once: they connect, and load scripts and statements.

@@ -53,16 +53,17 @@ func run(in io.Reader, out io.Writer, files []string) error {
 
 // result is what benchstat says of one benchmark.
 type result struct {
-	benchmark string // without the part that says what it measured
+	benchmark string // without the parts that say what it measured
 	of        string // a strategy or a lock; "": it is compared with nothing
+	against   string // "": it is no ratio
 	figures   map[string]median
 }
 
 // median is that of all runs. Its interval of 95 % is from value*(1-within) to value*(1+within).
 type median struct{ value, within float64 }
 
-// compared is the last part of the name of a benchmark that is compared with others, before the number of CPUs.
-var compared = regexp.MustCompile(`^(.*?)(?:/(?:strategy|lock)=([^/]+?))?(?:-\d+)?$`)
+// parts are those of the name of a benchmark, before the number of CPUs.
+var parts = regexp.MustCompile(`^(.*?)(?:/(?:strategy|lock)=([^/]+?))?(?:/against=([^/]+?))?(?:-\d+)?$`)
 
 // read reads the tables of benchstat -format csv, one for each unit.
 func read(in io.Reader) (results []*result, err error) {
@@ -82,11 +83,11 @@ func read(in io.Reader) (results []*result, err error) {
 			unit = line[1]
 			continue
 		}
-		name := compared.FindStringSubmatch(line[0])
-		i := slices.IndexFunc(results, func(r *result) bool { return r.benchmark == name[1] && r.of == name[2] })
+		name := parts.FindStringSubmatch(line[0])
+		i := slices.IndexFunc(results, func(r *result) bool { return r.benchmark == name[1] && r.of == name[2] && r.against == name[3] })
 		if i < 0 {
 			i = len(results)
-			results = append(results, &result{name[1], name[2], map[string]median{}})
+			results = append(results, &result{name[1], name[2], name[3], map[string]median{}})
 		}
 		m := median{within: 1} // benchstat says ∞ of fewer than six runs
 		if m.value, err = strconv.ParseFloat(line[1], 64); err != nil {
@@ -99,80 +100,61 @@ func read(in io.Reader) (results []*result, err error) {
 	}
 }
 
-// row compares one of ours with another, or has the figures of a benchmark that is compared with nothing.
+// row is a ratio with what it is of, or has the figures of a benchmark that is compared with nothing.
 type row struct {
 	Benchmark string               `json:"benchmark"`
 	Ours      string               `json:"ours,omitempty"`
 	Against   string               `json:"against,omitempty"`
-	Unit      string               `json:"unit,omitempty"`  // of the ratio: ops/s, more is better, or sec/op, less is better
-	Ratio     float64              `json:"ratio,omitempty"` // of the medians; 0: there is none
-	Low       float64              `json:"low,omitempty"`   // from the low end of the interval of ours and the high end of the other
-	High      float64              `json:"high,omitempty"`  // 0: unknown
-	Medians   map[string][]float64 `json:"medians"`         // by unit, of ours and of the other
+	Ratio     float64              `json:"ratio,omitempty"` // of ops/s, where more is better, or of sec/op
+	Low       float64              `json:"low,omitempty"`
+	High      float64              `json:"high,omitempty"` // 0: unknown
+	Medians   map[string][]float64 `json:"medians"`        // by unit, of ours and of the other
 	Targets   []target             `json:"targets,omitempty"`
-}
-
-// own are the strategies and the locks of this repository that are compared with the others of their benchmark.
-var own = []string{
-	"combined", "redislock", "redisqueue-fair", "etcdlock", "pglock-sessions", "pglock-table", "mysqllock-sessions", "mysqllock-table",
-	"mongolock", "zklock", "combine",
 }
 
 // server is a part that does not matter for combine, which is compared with the locks on all servers.
 var server = regexp.MustCompile(`/server=[^/]+`)
 
-// compare returns a row for each of ours and each other of the same benchmark.
+// compare returns a row for each ratio.
 func compare(results []*result) (rows []row) {
-	for _, a := range results {
-		if a.of == "" {
-			rows = append(rows, newRow(a, nil))
+	for _, r := range results {
+		if r.of != "" && r.against == "" {
 			continue
 		}
-		for _, b := range results {
-			same := a.benchmark == b.benchmark || a.of == "combine" && server.ReplaceAllString(a.benchmark, "") == server.ReplaceAllString(b.benchmark, "")
-			if same && slices.Contains(own, a.of) && !slices.Contains(own, b.of) {
-				rows = append(rows, newRow(a, b))
+		row := row{Benchmark: r.benchmark, Ours: r.of, Against: r.against, Medians: map[string][]float64{}}
+		if m := r.figures["ratio"]; r.against == "" {
+			row.add(r)
+		} else if row.Ratio = m.value; m.within < 1 {
+			row.Low, row.High = m.value*(1-m.within), m.value*(1+m.within)
+		}
+		for _, of := range []string{r.of, r.against} {
+			for _, measured := range results {
+				if of != "" && measured.of == of && measured.against == "" && server.ReplaceAllString(measured.benchmark, "") == server.ReplaceAllString(r.benchmark, "") {
+					row.add(measured)
+				}
 			}
 		}
+		row.judge()
+		rows = append(rows, row)
 	}
 	return rows
 }
 
-func newRow(a, b *result) row {
-	r := row{Benchmark: a.benchmark, Ours: a.of, Medians: map[string][]float64{}}
-	for unit, m := range a.figures {
-		r.Medians[unit] = []float64{m.value}
-		if b == nil {
-			continue
-		}
-		other, both := b.figures[unit]
-		if !both {
-			continue
-		}
-		r.Medians[unit] = append(r.Medians[unit], other.value)
-		if unit != "ops/s" && unit != "sec/op" || other.value == 0 { // nothing to divide by: it did nothing in time
-			continue
-		}
-		r.Unit, r.Ratio, r.Low = unit, m.value/other.value, m.value*(1-m.within)/(other.value*(1+other.within))
-		if other.within < 1 {
-			r.High = m.value * (1 + m.within) / (other.value * (1 - other.within))
+// add adds the figures of ours, and then those of the other.
+func (r *row) add(of *result) {
+	first := len(r.Medians) == 0
+	for unit, m := range of.figures {
+		if first || r.Medians[unit] != nil {
+			r.Medians[unit] = append(r.Medians[unit], m.value)
 		}
 	}
-	if b != nil {
-		r.Against = b.of
-		r.judge()
-	}
-	return r
 }
 
 // String is a line of the table: the medians are those of ours, and of the other.
 func (r row) String() string {
 	text := r.Benchmark
 	if r.Against != "" {
-		text += fmt.Sprintf("\t%s / %s\t", r.Ours, r.Against)
-		if r.Ratio > 0 {
-			text += fmt.Sprintf("%.2f", r.Ratio)
-		}
+		text += fmt.Sprintf("\t%s / %s\t%.2f", r.Ours, r.Against, r.Ratio)
 		if r.High > 0 {
 			text += fmt.Sprintf(" [%.2f, %.2f]", r.Low, r.High)
 		}

@@ -49,7 +49,10 @@ func (r *row) judge() {
 			continue
 		}
 		is := figures[0]
-		if w.relative {
+		switch {
+		case w.relative && w.unit == "ops/s":
+			is = r.Ratio
+		case w.relative:
 			is /= figures[1]
 		}
 		met := is >= w.bound
