@@ -11,11 +11,6 @@ import (
 	"shop/loadtest/traffic"
 )
 
-const (
-	ordered       = "00000000-0000-0000-0000-000000000001"
-	orderedBefore = "00000000-0000-0000-0000-000000000002"
-)
-
 // lessons has the refusals of all three lessons.
 var lessons = &Flow{Stored: []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}}
 
