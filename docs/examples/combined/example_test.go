@@ -20,6 +20,7 @@ import (
 )
 
 // seats gives each buyer of a batch a seat. A buyer that has one already, from a COMMIT that was not answered, keeps it.
+// The seats are not limited: beyond a limit, return Result[int]{Err: errSoldOut} for a buyer.
 func seats(pool *pgxpool.Pool) func(context.Context, locking.Lease, []string) ([]combine.Result[int], error) {
 	return func(ctx context.Context, _ locking.Lease, buyers []string) (results []combine.Result[int], err error) {
 		err = pglock.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
