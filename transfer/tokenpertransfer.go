@@ -11,7 +11,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// tokenPerTransfer takes the fencing token for an idempotency key, as a published example does (docs/patterns.md, D4). Its
+// tokenPerTransfer takes the fencing token for an idempotency key, as a published example does (docs/patterns.md, after D4). Its
 // lock is for one transfer, and its token is right: no late holder of that lock changes anything. It is wrong all the same.
 //
 // The token orders the holders of a lock. It does not tell whether the transfer has been made: a request that is repeated,

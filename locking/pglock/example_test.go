@@ -64,28 +64,48 @@ func Example() {
 	// done: <nil>
 }
 
-// A batch that runs once at a time, for as long as its connection lives.
+// Many servers start the batch of a day. One runs it, the others skip it, and a later start finds it done. The unique day
+// refuses a second result. In a service the lock store has a pool of its own.
 func ExampleNewSessions() {
 	ctx := context.Background()
 	pool, done := open(ctx)
 	defer done()
 	store, err := pglock.NewSessions(pool, pglock.Options{Prefix: "example/"})
+	if err == nil {
+		_, err = pool.Exec(ctx, `CREATE TABLE sales (day text PRIMARY KEY, cents bigint NOT NULL)`)
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer store.Close()
 
-	err = locking.Do(ctx, store, locking.Options{MaxHold: locking.NoLimit}, []string{"sales/daily"}, func(ctx context.Context, l locking.Lease) error {
-		_, err := store.TryAcquire(ctx, "sales/daily")
-		fmt.Println("another batch:", errors.Is(err, locking.ErrBusy))
-		fmt.Println("a fence:", l.Fence > 0)
-		return nil
-	})
-	fmt.Println("done:", err)
+	const day = "2026-11-28"
+	runs := 0
+	var start func() error
+	start = func() error {
+		return locking.Once(ctx, store, locking.Options{NoWait: true, MaxHold: time.Hour}, "sales/"+day,
+			func(ctx context.Context) (has bool, err error) {
+				err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM sales WHERE day = $1)`, day).Scan(&has)
+				return has, err
+			},
+			func(ctx context.Context, _ locking.Lease) error {
+				if runs++; runs == 1 {
+					fmt.Println("a second start is busy:", errors.Is(start(), locking.ErrBusy))
+				}
+				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // the work, and its result
+					_, err := tx.Exec(ctx, `INSERT INTO sales (day, cents) VALUES ($1, 1780)`, day)
+					return err
+				})
+			})
+	}
+	fmt.Println("the first:", start())
+	fmt.Println("a third:", start())
+	fmt.Println("the batch ran:", runs)
 	// Output:
-	// another batch: true
-	// a fence: false
-	// done: <nil>
+	// a second start is busy: true
+	// the first: <nil>
+	// a third: <nil>
+	// the batch ran: 1
 }
 
 // A lock of the transaction that does the work: nothing to renew, nothing to release.

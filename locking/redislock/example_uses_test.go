@@ -88,7 +88,7 @@ func Example_jobStartedOnce() {
 
 	start := func() error {
 		arrived.Done()
-		return locking.Once(ctx, store, locking.Options{}, "job/invoices-2026-11",
+		return locking.Once(ctx, store, locking.Options{MaxHold: time.Hour}, "job/invoices-2026-11",
 			func(ctx context.Context) (bool, error) {
 				n, err := records.Exists(ctx, "job/invoices-2026-11").Result()
 				return n > 0, err
@@ -96,7 +96,7 @@ func Example_jobStartedOnce() {
 			func(ctx context.Context, _ locking.Lease) error {
 				runs.Add(1) // here the job runs
 				arrived.Wait()
-				return records.SetNX(ctx, "job/invoices-2026-11", "done", time.Minute).Err()
+				return records.SetNX(ctx, "job/invoices-2026-11", "done", 48*time.Hour).Err()
 			})
 	}
 	var schedulers sync.WaitGroup
