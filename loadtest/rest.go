@@ -79,10 +79,12 @@ func (t *Trial) afterLoad(ctx context.Context) {
 	}
 	for end := time.Now().Add(t.Grace()); ; {
 		now, err := t.figures(ctx)
-		for i := range now {
-			now[i].Before = t.before[i].After
-			if t.AtRest != nil {
-				now[i].After = min(now[i].After, t.AtRest[i].After)
+		for i, f := range now {
+			if before := named(t.before, f.Name); before != nil {
+				now[i].Before = before.After
+			}
+			if earlier := named(t.AtRest, f.Name); earlier != nil {
+				now[i].After = min(f.After, earlier.After)
 			}
 		}
 		if err == nil {
@@ -92,6 +94,16 @@ func (t *Trial) afterLoad(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// named returns the figure with a name; nil: there is none.
+func named(figures []Figure, name string) *Figure {
+	for i := range figures {
+		if figures[i].Name == name {
+			return &figures[i]
+		}
+	}
+	return nil
 }
 
 // figures reads the figures of the processes and of the stores, into After.

@@ -265,15 +265,16 @@ func (a *app) close(log *slog.Logger) {
 	}
 }
 
-// checkMigrated reports missing tables at the start, not at the first request.
+// checkMigrated reports what is missing at the start, not at the first request.
 func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	var ready, granted bool
 	err := pool.QueryRow(ctx, `
-		SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('purchased') IS NOT NULL AND to_regclass('accounts') IS NOT NULL,
+		SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('purchased') IS NOT NULL AND to_regclass('accounts') IS NOT NULL
+		       AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('idempotency_keys') AND attname = 'header' AND NOT attisdropped),
 		       coalesce(has_table_privilege(to_regclass('clients'), 'SELECT'), false)`).Scan(&ready, &granted)
 	switch {
 	case err == nil && !ready:
-		err = errors.New("the database lacks tables, or this role may not use their schema; run: shop migrate, for a role of its own with --grant-to")
+		err = errors.New("the database lacks tables or columns, or this role may not use their schema; run: shop migrate, for a role of its own with --grant-to")
 	case err == nil && !granted:
 		err = errors.New("this role may not read the tables; run as their owner: shop migrate --grant-to ROLE")
 	}

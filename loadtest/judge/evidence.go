@@ -130,6 +130,7 @@ func cutOff(records []traffic.Record, events []fault.Event, epoch time.Time) (n 
 	return n
 }
 
+// MetFault reports whether an attempt was under way while a fault lasted.
 func MetFault(a traffic.Attempt, events []fault.Event, epoch time.Time) bool {
 	for _, e := range events {
 		// The client sees the end of an attempt after the kill, whose time is noted before the kill.

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,6 +44,10 @@ func TestMutants_EachAppliesAndNamesAScenarioAndAnInvariant(t *testing.T) {
 			continue
 		}
 		for _, path := range m.files {
+			was, err := os.ReadFile(filepath.Join(root, path))
+			if is, err2 := os.ReadFile(filepath.Join(dir, path)); err != nil || err2 != nil || bytes.Equal(was, is) {
+				t.Errorf("%s changes nothing in %s (%v, %v)", m.Name, path, err, err2)
+			}
 			if filepath.Ext(path) != ".go" {
 				continue
 			}

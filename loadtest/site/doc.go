@@ -13,7 +13,7 @@
 //	Kill                    interrupts a request, if there is one within a second: a kill of an idle process shows little
 //	the environment         has no effect: all settings are on the command line
 //	a process that is left  there is none: KillAll, and Spawn, whose child dies with this process
-//	an audit                begins when no other connection is left, or no transaction (WaitQuiet, WaitIdle)
+//	an audit                begins when no other connection is left (WaitQuiet)
 //
 // No figure that a replica reports of itself is evidence.
 package site

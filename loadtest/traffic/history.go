@@ -175,6 +175,7 @@ func (h *History) same(r Record, a Attempt, body []byte) bool {
 // briefly bounds the answers in Record.Differs.
 const briefly = 200
 
+// Brief is the beginning of an answer, as text.
 func Brief(body []byte) string {
 	if len(body) > briefly {
 		return strings.ToValidUTF8(string(body[:briefly]), "") + "…"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -65,10 +66,16 @@ func (r Request) Check() error {
 	return nil
 }
 
-// Check returns ErrIncomplete if the Status is 0: it would be stored, and no server can send it.
+// Check returns ErrIncomplete if the Status is 0, which no server can send, or the Header is not UTF-8 text, which a database
+// does not keep.
 func (r Reply) Check() error {
 	if r.Status == 0 {
 		return fmt.Errorf("%w: Reply.Status is not set (body %.100q)", ErrIncomplete, r.Body)
+	}
+	for name, value := range r.Header {
+		if text := name + value; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return fmt.Errorf("%w: Reply.Header %q is not UTF-8 text", ErrIncomplete, name)
+		}
 	}
 	return nil
 }

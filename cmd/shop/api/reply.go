@@ -54,7 +54,7 @@ func encode(v any) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-// send writes a Reply: status and body exactly as committed. A refusal is no error of this request, and is counted.
+// send writes a Reply: status, header and body exactly as committed. A refusal is no error of this request, and is counted.
 func (s handlers) send(c echo.Context, r idempotency.Reply, err error) error {
 	if err != nil {
 		return err
@@ -63,6 +63,9 @@ func (s handlers) send(c echo.Context, r idempotency.Reply, err error) error {
 	if r.Status >= 400 {
 		s.metrics.refusal(r.Body)
 		contentType = typeProblem
+	}
+	for name, value := range r.Header {
+		c.Response().Header().Set(name, value)
 	}
 	if r.Replayed {
 		c.Response().Header().Set(headerReplayed, "true")

@@ -15,6 +15,7 @@ import (
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
+	"shop/locking/idempotency/pgtx"
 	"shop/locking/invariant"
 	"shop/transfer"
 )
@@ -204,9 +205,9 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 // clockTolerance is how far the clocks of the database and of the clients may drift apart during a hold.
 const clockTolerance = `interval '50 milliseconds'`
 
-// commitTolerance is how much later than the time that it has written a transaction may be visible: pgtx.CommitTimeout, in
-// which COMMIT is answered, or the outcome is unknown.
-const commitTolerance = `interval '3 seconds'`
+// commitTolerance is how much later than the time that it has written a transaction may be visible: in pgtx.CommitTimeout
+// COMMIT is answered, or the outcome is unknown.
+var commitTolerance = fmt.Sprintf("interval '%d milliseconds'", pgtx.CommitTimeout.Milliseconds())
 
 // ClockChecks use the clock of the clients. (I-CLOCK checks that the service's own times lie between the
 // first attempt and the answer.)

@@ -167,7 +167,18 @@ func TestKey_ReplaysItsOwnReply(t *testing.T) {
 // The header of a reply is stored with it: by a request on its own, by a refusal, and by a batch.
 func TestKey_ReplaysTheHeaderOfItsReply(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, nil)
+	for _, mode := range execModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, nil)
+			d.DB, _ = d.open(pgtest.Pool(t, d.URL+"&default_query_exec_mode="+mode), nil)
+			replaysHeaders(t, d)
+		})
+	}
+}
+
+func replaysHeaders(t *testing.T, d *database) {
+	t.Helper()
 	made := map[string]idempotency.Reply{
 		"none":    {Status: 201},
 		"one":     {Status: 201, Header: map[string]string{"Location": `/orders/1?of="é"`}},

@@ -1,5 +1,6 @@
 -- +goose Up
 SELECT pg_advisory_xact_lock(1885828216);
+SET LOCAL lock_timeout = '3s'; -- others queue behind it; a migration may be repeated
 -- +goose StatementBegin
 -- ADD COLUMN IF NOT EXISTS would wait for all who use the table, also if the column exists.
 DO $$ BEGIN
