@@ -71,10 +71,8 @@ type Service struct {
 	combiner *combine.Combiner[*purchase, Reply] // nil without cfg.Locks
 }
 
-// Buy takes all lines from stock, or none.
-//
-// A nil error means that the Reply is stored under the request's key: the order, or a refusal. While the key is
-// kept (pgtx.KeysKept), every retry gets the same bytes. Errors are not stored.
+// Buy takes all lines from stock, or none. A nil error means that the Reply is stored under the request's key: the order, or
+// a refusal. While the key is kept (pgtx.KeysKept), every retry gets the same bytes. Errors are not stored.
 func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
 	m := s.method
 	if len(lines) == 1 && slices.Contains(s.cfg.Hot, lines[0].SKU) {

@@ -12,13 +12,12 @@ import (
 
 // afterConnect does no I/O: the ctx of a pool has no deadline.
 func afterConnect(_ context.Context, conn *pgx.Conn) error {
-	for name, values := range map[string][]any{ // for the modes that do not ask the server for types
-		"_uuid": {[]uuid.UUID{}, [][16]byte{}}, "jsonb": {map[string]string{}}, "_jsonb": {[]map[string]string{}},
-	} {
-		for _, v := range values {
-			conn.TypeMap().RegisterDefaultPgType(v, name)
-		}
+	types := conn.TypeMap() // for the modes that do not ask the server for types
+	for _, ids := range []any{[]uuid.UUID{}, [][16]byte{}} {
+		types.RegisterDefaultPgType(ids, "_uuid")
 	}
+	types.RegisterDefaultPgType(map[string]string{}, "jsonb")
+	types.RegisterDefaultPgType([]map[string]string{}, "_jsonb")
 	conn.PgConn().CustomData()[connectedAt] = time.Now()
 	return nil
 }
