@@ -45,7 +45,7 @@ func WatchQueues(ctx context.Context, client *clientv3.Client, prefix string) (*
 	q.work.Go(func() {
 		for answer := range events {
 			for _, id := range q.take(answer, len(prefix)) {
-				q.count(ctx, id)
+				q.work.Go(func() { q.count(ctx, id) }) // at once: a lease that was released soon ends too
 			}
 		}
 	})
@@ -100,11 +100,12 @@ func (q *Queued) take(answer clientv3.WatchResponse, prefix int) (over []clientv
 	return over
 }
 
-// count counts a lease, if etcd no longer has it. One whose locks were released outlives them.
+// count counts a lease, if etcd no longer has it and says -1. One whose locks were released outlives them, perhaps by less than
+// a second, of which etcd says 0.
 func (q *Queued) count(ctx context.Context, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if left, err := q.client.TimeToLive(ctx, id); err == nil && left.TTL <= 0 {
+	if left, err := q.client.TimeToLive(ctx, id); err == nil && left.TTL < 0 {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.ended++

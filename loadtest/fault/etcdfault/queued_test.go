@@ -87,6 +87,43 @@ func TestQueued_CountsNoReleaseAndNoWaiter(t *testing.T) {
 	}
 }
 
+// etcd says 0 of a lease that has less than a second left.
+func TestQueued_CountsNoReleaseInTheLastSecondOfALease(t *testing.T) {
+	client, prefix := shared(t)
+	watched, err := WatchQueues(t.Context(), client, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := client.Grant(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := prefix + "/1:a/1"
+	if _, err := client.Put(t.Context(), name, "", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Eventually(t, "less than a second is left", func() bool {
+		left, err := client.TimeToLive(t.Context(), lease.ID)
+		return err == nil && left.TTL == 0
+	})
+	watched.await(t, 1)
+	if _, err := client.Delete(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Eventually(t, "the queue is empty", func() bool {
+		watched.mu.Lock()
+		defer watched.mu.Unlock()
+		return len(watched.queues[prefix+"/1:a"]) == 0
+	})
+	locktest.Eventually(t, "the lease has ended", func() bool {
+		left, err := client.TimeToLive(t.Context(), lease.ID)
+		return err == nil && left.TTL < 0
+	})
+	if seen, err := watched.Stop(t.Context(), time.Now()); err != nil || seen != (Seen{All: 1}) {
+		t.Errorf("%+v, %v, want one request and no loss", seen, err)
+	}
+}
+
 func (q *Queued) lost() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
