@@ -19,7 +19,7 @@ import (
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r := &Trial{
 		Scenario: Scenario{Flow: &Flow{}}, Replicas: site.At(), Monitored: map[string]int64{"lock_calls": 7},
-		Run: &traffic.Run{Retrier: &traffic.Retrier{History: traffic.NewHistory()}},
+		Run: &traffic.Run{History: traffic.NewHistory()},
 	}
 	page := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testbed.Metrics) })
 	if r.Replicas.Counters.Keep(t.Context(), strings.TrimPrefix(page[0], "http://")); r.Replicas.Counters.Sum()["lock_busy"] == 0 {

@@ -40,7 +40,7 @@ func TestTrial_AnIllegalHistoryBreaksAnInvariantAndIsKeptAndDrawn(t *testing.T) 
 		{[]traffic.Record{{Intent: traffic.Intent{Key: "a"}, Outcome: traffic.OK, Attempts: done}, {Intent: traffic.Intent{Key: "b"}, Outcome: traffic.OK, Attempts: done}}, 1},
 	} {
 		trial := &Trial{
-			Scenario: flow.Safe("row", NoFault), proof: &Proof{Out: t.TempDir()}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: traffic.NewHistory()}},
+			Scenario: flow.Safe("row", NoFault), proof: &Proof{Out: t.TempDir()}, Run: &traffic.Run{History: traffic.NewHistory()},
 		}
 		result := NewResult(trial.Scenario, 2)
 		result.Evidence, result.Findings = map[string]int64{}, invariant.Findings{}

@@ -35,7 +35,7 @@ func TestUnreplicated_AreTheWritesThatWereSentAndAcknowledgedWhileTheStandbyWasA
 		record("a read", traffic.OK, false, true, 3*second, 4*second),
 	}
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}, Fault: StandbyGone}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: history}},
+		Scenario: Scenario{Flow: &Flow{}, Fault: StandbyGone}, Run: &traffic.Run{History: history},
 		events: []fault.Event{{At: history.Epoch.Add(2 * second), Until: history.Epoch.Add(8 * second)}},
 	}
 	if diff := cmp.Diff([]string{"at once", "by a retry", "refused, and stored"}, r.unreplicated(records)); diff != "" {
@@ -54,7 +54,7 @@ func TestDurable_LeavesOutReadsThatMayShowWhatTheLostPrimaryHad(t *testing.T) {
 	}
 	records := []traffic.Record{record(true, 1, 3), record(true, 3, 9), record(true, 9, 10), record(false, 3, 4)}
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}, Fault: PrimaryLost}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: history}},
+		Scenario: Scenario{Flow: &Flow{}, Fault: PrimaryLost}, Run: &traffic.Run{History: history},
 		events: []fault.Event{{At: history.Epoch.Add(2), Until: history.Epoch.Add(8)}},
 	}
 	var left []traffic.Outcome

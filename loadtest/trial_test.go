@@ -47,7 +47,7 @@ func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
 	h := traffic.NewHistory()
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &traffic.Run{Retrier: &traffic.Retrier{History: h}}, silent: []string{"a silent key"},
+		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &traffic.Run{History: h}, silent: []string{"a silent key"},
 		events: []fault.Event{{What: "a fault", At: h.Epoch, Until: h.Epoch}},
 	}
 	found := strings.Join(r.lifeless([]traffic.Record{{Intent: traffic.Intent{Key: "an open key"}, Outcome: traffic.Open}}), "; ")

@@ -5,7 +5,6 @@ package traffic
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,22 +27,19 @@ type testRun struct {
 	history  *History
 	recorder *Recorder
 	client   *http.Client
-	retrier  *Retrier
+	run      *Run
 }
 
 func newTestRun(t *testing.T, replicas int, handler http.HandlerFunc) *testRun {
 	t.Helper()
-	r := &testRun{history: NewHistory()}
-	numbers := map[string]int{}
-	r.bases = testbed.Serve(t, replicas, handler)
-	for i, base := range r.bases {
-		numbers[strings.TrimPrefix(base, "http://")] = i
+	bases := testbed.Serve(t, replicas, handler)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, classify, refusals...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Replicas: numbers, Classify: classify, Stored: refusals}
-	r.client = r.recorder.Client(16, 5*time.Second)
-	t.Cleanup(r.client.CloseIdleConnections)
-	r.retrier = NewRetrier(r.client, r.bases, oneClient, r.history)
-	return r
+	run.Recorder.Undecided = nil // a test retries by itself
+	t.Cleanup(run.Close)
+	return &testRun{bases, run.History, run.Recorder, run.Client, run}
 }
 
 // buy is the action of a purchase.

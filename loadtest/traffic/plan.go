@@ -139,6 +139,58 @@ func Soon(random *rand.Rand, i *Intent) ScheduledRequest {
 	return ScheduledRequest{At: DrawTime(random, soon), Replica: random.IntN(1 << 10), Intent: i}
 }
 
+// The number of intents of a burst.
+const (
+	burstLeast = 10
+	burstMost  = 50
+)
+
+// Slot is when an intent is sent, and to which replica.
+type Slot struct {
+	At      time.Duration
+	Replica int
+	Burst   int // the number of its burst, from 1; 0: it is sent alone
+}
+
+// Slots draws the slots of n intents, in order of time. Half of them come in bursts: 10 to 50 intents
+// are sent at the same time, over all replicas in turn, and should be for one object (see Uneven). Requests
+// that come one by one hardly meet, and a service that loses updates then looks correct. The other half is
+// spread evenly, so that a fault at any time meets a request.
+func (l Load) Slots(random *rand.Rand, n int) []Slot {
+	slots := make([]Slot, 0, n)
+	for burst := 1; len(slots) < n; burst++ {
+		from := len(slots)
+		size := burstLeast + random.IntN(burstMost-burstLeast+1)
+		if rest := n - from; rest < 2*size+2*burstLeast { // what is left would be no burst
+			size = (rest + 1) / 2
+		}
+		first := random.IntN(l.Replicas)
+		for i := range size {
+			slots = append(slots, Slot{l.At(from, n), (first + i) % l.Replicas, burst})
+		}
+		for i := range min(size, n-len(slots)) {
+			slots = append(slots, Slot{At: l.At(from+2*i+1, n), Replica: random.IntN(l.Replicas)})
+		}
+	}
+	return slots
+}
+
+// Uneven draws one of n objects. The first is twice as frequent as the second, three times as frequent as the
+// third, and so on: one is hot, and each is drawn at times.
+func Uneven(random *rand.Rand, n int) int {
+	all := 0.0
+	for i := range n {
+		all += 1 / float64(i+1)
+	}
+	at := random.Float64() * all
+	for i := range n - 1 {
+		if at -= 1 / float64(i+1); at < 0 {
+			return i
+		}
+	}
+	return max(0, n-1)
+}
+
 // OtherReplica draws another replica, if there is one.
 func OtherReplica(random *rand.Rand, replica, replicas int) int {
 	return (replica + 1 + random.IntN(max(1, replicas-1))) % replicas

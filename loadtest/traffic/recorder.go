@@ -173,7 +173,7 @@ func (r *Recorder) CloseIdleConnections() {
 	}
 }
 
-// Client returns the http.Client that vegeta and the Retrier share, with at most maxConns connections to
+// Client returns the http.Client that vegeta and the retries share, with at most maxConns connections to
 // each replica. (vegeta.MaxConnections sets the same field, but only of a bare *http.Transport.)
 func (r *Recorder) Client(maxConns int, timeout time.Duration) *http.Client {
 	r.Next = &http.Transport{

@@ -22,7 +22,7 @@ func (r *testRun) send(t *testing.T, base, key string) error {
 
 func (r *testRun) again(t *testing.T, base, key string) error {
 	t.Helper()
-	return NewRetrier(r.client, []string{base}, oneClient, r.history).send(t.Context(), 0, *buy(key))
+	return r.run.sendTo(t.Context(), base, *buy(key))
 }
 
 // breakConnection closes the client's connection without an answer.
@@ -63,7 +63,7 @@ func TestRecorder_NetHTTPRetriesNothingByItself(t *testing.T) {
 	bare := &http.Transport{}
 	defer bare.CloseIdleConnections()
 	r.recorder.Next = nil // the control: without the recorder the server sees more than the client knows
-	r.client = &http.Client{Transport: bare}
+	r.run.Client = &http.Client{Transport: bare}
 	for tries := 0; tries < 20 && arrived.Load() < 2; tries++ { // a connection is not always reused
 		arrived.Store(0)
 		_ = r.again(t, r.bases[0], "warm")

@@ -14,7 +14,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-func TestRetrier_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
+func TestRetry_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
 	var n atomic.Int64
 	var requests sync.Map
 	r := newTestRun(t, 3, func(w http.ResponseWriter, req *http.Request) {
@@ -31,9 +31,9 @@ func TestRetrier_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
 			created(order1)(w)
 		}
 	})
-	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(t.Context(), record) }
+	r.recorder.Undecided = func(record *Record) { r.run.Retry(t.Context(), record) }
 	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("k"))
-	r.retrier.Wait()
+	r.run.Wait()
 	record := r.record(t, "k")
 	different := 0
 	requests.Range(func(any, any) bool { different++; return true })
@@ -42,7 +42,7 @@ func TestRetrier_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
 	}
 }
 
-func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
+func TestRetry_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var n atomic.Int64
@@ -50,15 +50,15 @@ func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 		switch n.Add(1) {
 		case 3:
 			cancel()
-		case 6: // reached only if the Retrier did not stop
+		case 6: // reached only if the Run did not stop
 			created(order1)(w)
 			return
 		}
 		testbed.Problem(w, http.StatusServiceUnavailable, "busy")
 	})
-	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(ctx, record) }
+	r.recorder.Undecided = func(record *Record) { r.run.Retry(ctx, record) }
 	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("k"))
-	r.retrier.Wait()
+	r.run.Wait()
 	record := r.record(t, "k") // unknown, if ctx ended before the last answer
 	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) != 3 {
 		t.Errorf("outcome %s after %d attempts; want open or unknown after 3", record.Outcome, len(record.Attempts))

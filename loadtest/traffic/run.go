@@ -13,23 +13,31 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
+	"golang.org/x/sync/errgroup"
 
 	"shop/loadtest/fault"
 )
 
-// Run sends one plan to some replicas, until every key is decided.
+// Run sends one plan to some replicas. It sends undecided keys again, to one replica after the other, until they are decided, as
+// a client must, or until the time for retries is over: a key that is still undecided then fails the proof.
 type Run struct {
-	*Retrier
+	Client   *http.Client
+	Bases    []string
+	Headers  Headers
+	History  *History
 	Recorder *Recorder
+	Follow   func(Record) []ScheduledRequest // what clients send after a success; may be nil
+
 	retrying context.Context // ends when the time for retries is over
 	end      context.CancelFunc
-	Follow   func(Record) []ScheduledRequest // what clients send after a success; may be nil
+	work     sync.WaitGroup
+	slots    chan struct{} // of the retries
 }
 
 // maxConns bounds the connections to each replica. It is more than are needed at once, so that no request
@@ -38,6 +46,14 @@ const (
 	maxConns      = 64
 	clientTimeout = 10 * time.Second
 	Grace         = 20 * time.Second // after the last scheduled request, until every key must be decided
+)
+
+// Waits between attempts for one key double from retryFirst to retryLast. Each is shortened by a random
+// part, so that the retries are not sent at the same time.
+const (
+	retryFirst = 30 * time.Millisecond
+	retryLast  = time.Second
+	retryWidth = 128 // retries at once: one that waits for a lock must not hold back all others
 )
 
 // NewRun returns a Run that has sent nothing yet. Its undecided keys are retried for at most retryFor.
@@ -53,11 +69,15 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 		}
 		numbers[u.Host] = n
 	}
-	r := &Run{Recorder: &Recorder{History: NewHistory(), Header: headers.Key, Replicas: numbers, Classify: classify, Stored: stored}}
+	history := NewHistory()
+	recorder := &Recorder{History: history, Header: headers.Key, Replicas: numbers, Classify: classify, Stored: stored}
+	r := &Run{
+		Client: recorder.Client(maxConns, clientTimeout), Bases: bases, Headers: headers, History: history, Recorder: recorder,
+		slots: make(chan struct{}, retryWidth),
+	}
 	r.retrying, r.end = context.WithTimeout(ctx, retryFor)
-	r.Retrier = NewRetrier(r.Recorder.Client(maxConns, clientTimeout), bases, headers, r.Recorder.History)
-	r.Recorder.Undecided = func(record *Record) { r.Retry(r.retrying, record) }
-	r.Recorder.Decided = func(record Record) {
+	recorder.Undecided = func(record *Record) { r.Retry(r.retrying, record) }
+	recorder.Decided = func(record Record) {
 		if r.Follow != nil {
 			r.FollowUp(r.retrying, r.Follow(record))
 		}
@@ -173,36 +193,8 @@ func Fetch(ctx context.Context, url string, header http.Header) ([]byte, error) 
 	return body, err
 }
 
-// Retrier sends undecided keys again, to one replica after the other, until they are decided, as a client
-// must. It stops when its ctx ends: a key that is still undecided then fails the proof.
-type Retrier struct {
-	Client  *http.Client
-	Bases   []string
-	Headers Headers
-	History *History
-
-	work  sync.WaitGroup
-	slots chan struct{}
-}
-
-// Waits between attempts for one key double from retryFirst to retryLast. Each is shortened by a random
-// part, so that the retries are not sent at the same time.
-const (
-	retryFirst = 30 * time.Millisecond
-	retryLast  = time.Second
-	retryWidth = 128 // retries at once: one that waits for a lock must not hold back all others
-)
-
-// NewRetrier returns a Retrier whose attempts are sent by client, which records them in history.
-func NewRetrier(client *http.Client, bases []string, headers Headers, history *History) *Retrier {
-	return &Retrier{
-		Client: client, Bases: bases, Headers: headers, History: history,
-		slots: make(chan struct{}, retryWidth),
-	}
-}
-
 // Retry retries one intent until it is decided, or ctx ends.
-func (r *Retrier) Retry(ctx context.Context, record *Record) {
+func (r *Run) Retry(ctx context.Context, record *Record) {
 	r.work.Go(func() {
 		replica := rand.IntN(len(r.Bases))
 		for wait := retryFirst; !r.decided(record); wait = min(2*wait, retryLast) {
@@ -217,7 +209,7 @@ func (r *Retrier) Retry(ctx context.Context, record *Record) {
 
 // FollowUp sends the requests that follow an answer, each at the time At from now. It must be called from an
 // attempt under way, so that Wait cannot miss it.
-func (r *Retrier) FollowUp(ctx context.Context, requests []ScheduledRequest) {
+func (r *Run) FollowUp(ctx context.Context, requests []ScheduledRequest) {
 	now := r.History.Now()
 	for _, request := range requests {
 		r.work.Go(func() {
@@ -230,7 +222,7 @@ func (r *Retrier) FollowUp(ctx context.Context, requests []ScheduledRequest) {
 	}
 }
 
-func (r *Retrier) once(ctx context.Context, record *Record, replica int) {
+func (r *Run) once(ctx context.Context, record *Record, replica int) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
 	if ctx.Err() != nil || r.decided(record) { // its duplicate may have decided it
@@ -239,17 +231,17 @@ func (r *Retrier) once(ctx context.Context, record *Record, replica int) {
 	_ = r.send(ctx, replica, record.Intent)
 }
 
-func (r *Retrier) decided(record *Record) bool { return r.History.Record(record.Key).Outcome.Final() }
+func (r *Run) decided(record *Record) bool { return r.History.Record(record.Key).Outcome.Final() }
 
 // Wait returns when nothing is left to retry. Call it when Retry can no longer be called.
-func (r *Retrier) Wait() { r.work.Wait() }
+func (r *Run) Wait() { r.work.Wait() }
 
 // send makes one attempt at a replica. Its outcome is in the history.
-func (r *Retrier) send(ctx context.Context, replica int, i Intent) error {
+func (r *Run) send(ctx context.Context, replica int, i Intent) error {
 	return r.sendTo(ctx, r.Bases[replica%len(r.Bases)], i)
 }
 
-func (r *Retrier) sendTo(ctx context.Context, base string, i Intent) error {
+func (r *Run) sendTo(ctx context.Context, base string, i Intent) error {
 	url := strings.TrimSuffix(base, "/") + i.Path
 	req, err := http.NewRequestWithContext(ctx, i.Method, url, bytes.NewReader(i.Body))
 	if err != nil {
@@ -264,79 +256,51 @@ func (r *Retrier) sendTo(ctx context.Context, base string, i Intent) error {
 	return res.Body.Close()
 }
 
-// Attack sends each request of a schedule to the bases (replica number → URL) at its time after begin,
-// whether or not earlier requests have been answered: an open loop, like real buyers. It returns vegeta's
-// own results, one for each request of the schedule and none for retries, without the bodies and headers
-// of the answers. The History has those.
-//
-// Each call uses a new Attacker: a second attack on the same one sends next to nothing, without an error.
-func Attack(ctx context.Context, client *http.Client, bases []string, headers Headers, begin time.Time, schedule []ScheduledRequest) (results vegeta.Results) {
-	attacker := vegeta.NewAttacker(vegeta.Client(client))
-	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
+// replays is how many decided keys are sent once more after the load.
+const replays = 40
+
+// replayWidth is how many of them are sent at once: one after the other, a slow service would get no further than
+// the first ones.
+const replayWidth = 8
+
+// Replay sends some decided keys again, to any replica, also one that was killed since. The answer must agree with
+// the first one (the history sets Diverged if not); one that is not final, such as busy, is retried for as long as
+// within. Replay returns how many keys were answered, and describes those that were not answered in time.
+func (r *Run) Replay(ctx context.Context, within time.Duration) (answered int64, silent []string) {
+	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
-	for result := range attacker.Attack(targeter(ctx, bases, headers, schedule), pacer{begin, schedule}, 0, "") {
-		result.Body, result.Headers = nil, nil
-		if u, err := url.Parse(result.URL); err == nil {
-			result.URL = u.Redacted()
+	records := slices.DeleteFunc(r.History.Records(), func(r Record) bool { return r.Reads })
+	var sent errgroup.Group
+	sent.SetLimit(replayWidth)
+	var mu sync.Mutex
+	for i := 0; i < len(records); i += max(1, len(records)/replays) {
+		record := records[i]
+		if !record.Outcome.Final() {
+			continue
 		}
-		results.Add(result)
+		sent.Go(func() error {
+			done := r.resend(ctx, i, record.Intent)
+			mu.Lock()
+			defer mu.Unlock()
+			if done {
+				answered++
+			} else {
+				silent = append(silent, record.Key+": decided, but sent again it ended as "+r.History.Record(record.Key).Ended())
+			}
+			return nil
+		})
 	}
-	results.Close()
-	return results
+	_ = sent.Wait()
+	slices.Sort(silent)
+	return answered, silent
 }
 
-// targeter returns the requests in order. It must do next to nothing: vegeta counts its time as latency.
-func targeter(ctx context.Context, bases []string, headers Headers, schedule []ScheduledRequest) vegeta.Targeter {
-	var next atomic.Int64
-	return func(t *vegeta.Target) error {
-		if err := ctx.Err(); err != nil {
-			return err // vegeta may still use a tick for which it was waiting
+// resend sends a decided key until its answer is final, or until ctx ends.
+func (r *Run) resend(ctx context.Context, replica int, i Intent) bool {
+	for ; ctx.Err() != nil || r.send(ctx, replica, i) != nil || !r.History.Record(i.Key).Last().Outcome.Final(); replica++ {
+		if !fault.Wait(ctx, retryFirst) {
+			return false
 		}
-		i := int(next.Add(1)) - 1
-		if i >= len(schedule) {
-			return errors.New("loadtest: no request is left") // the pacer stops before
-		}
-		request := schedule[i]
-		t.Method, t.Body = request.Intent.Method, request.Intent.Body
-		t.URL = strings.TrimSuffix(bases[request.Replica], "/") + request.Intent.Path
-		t.Header = headers.of(*request.Intent)
-		return nil
 	}
-}
-
-// Headers are the headers of requests: those of the client, and the idempotency key. (The name of the
-// intent is added for the Recorder, which removes it.)
-type Headers struct {
-	Key     string        // name of the header with the idempotency key
-	Clients []http.Header // by Intent.Client
-}
-
-func (h Headers) of(i Intent) http.Header {
-	header := h.Clients[i.Client].Clone()
-	header.Set(h.Key, i.IdempotencyKey())
-	header.Set(historyKey, i.Key)
-	return header
-}
-
-// pacer waits for the time of the next request. A duplicate has the same time, so vegeta sends it at once,
-// on another worker.
-type pacer struct {
-	begin    time.Time
-	schedule []ScheduledRequest
-}
-
-func (p pacer) Pace(_ time.Duration, hits uint64) (time.Duration, bool) {
-	if hits >= uint64(len(p.schedule)) {
-		return 0, true
-	}
-	return max(0, time.Until(p.begin.Add(p.schedule[hits].At))), false
-}
-
-// Rate is for vegeta's own plots only.
-func (p pacer) Rate(time.Duration) float64 {
-	n := len(p.schedule)
-	if n == 0 || p.schedule[n-1].At == 0 {
-		return 0
-	}
-	return float64(n) / p.schedule[n-1].At.Seconds()
+	return true
 }
