@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,91 +145,6 @@ func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
 		return errNoStack
 	}
 	return e.attach(c.Stack)
-}
-
-func (e *environment) attach(dir string) (err error) {
-	if dir == "" {
-		return nil
-	}
-	if e.stack, err = stack.Attach(dir); err != nil {
-		return fmt.Errorf("%w; %s", err, getServers)
-	}
-	return nil
-}
-
-var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults of servers need servers that may be killed; " + getServers)
-
-// serverWait bounds the start of a server.
-const serverWait = 30 * time.Second
-
-// server returns the private server of a kind. It starts the server on the first call.
-func (e *environment) server(kind string) (*stack.Server, error) {
-	if s := e.private[kind]; s != nil {
-		return s, nil
-	}
-	if e.stack == nil {
-		return nil, errNoStack
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
-	defer cancel()
-	s, err := e.stack.Private(ctx, kind)
-	if err == nil {
-		e.private[kind] = s
-	}
-	return s, err
-}
-
-// members returns the members of the private cluster of a kind, which share their settings. It starts the cluster on
-// the first call.
-func (e *environment) members(kind string) (members []fault.Member, err error) {
-	first, err := e.server(kind)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
-	defer cancel()
-	all, err := e.stack.Servers(ctx)
-	for _, s := range all {
-		if maps.Equal(s.Env, first.Env) {
-			members = append(members, fault.Member{Addr: s.Addr, Dir: s.Dir, Server: s})
-		}
-	}
-	return members, err
-}
-
-// retire kills the private servers of a kind; the next scenario gets new ones.
-func (e *environment) retire(ctx context.Context, kind string) error {
-	if e.private[kind] == nil {
-		return nil
-	}
-	members, err := e.members(kind)
-	for _, m := range members {
-		err = errors.Join(err, m.Server.Kill(ctx))
-	}
-	delete(e.private, kind)
-	return err
-}
-
-// privateURL returns the address of a private server.
-func (e *environment) privateURL(kind string) (string, error) {
-	server, err := e.server(kind)
-	if err != nil {
-		return "", err
-	}
-	variable, err := stack.Variable(kind)
-	return server.Env[variable], err
-}
-
-// through opens a proxy to a database for each replica.
-func through[P interface{ URL() string }](replicas int, databaseURL string, open func(string) (P, error)) (proxies []P, urls []string, err error) {
-	for range replicas {
-		p, err := open(databaseURL)
-		if err != nil {
-			return proxies, nil, err
-		}
-		proxies, urls = append(proxies, p), append(urls, p.URL())
-	}
-	return proxies, urls, nil
 }
 
 // replica returns how to start the replicas of a trial, and empties the folder of its files.

@@ -7,13 +7,10 @@ import (
 	"context"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 
-	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
@@ -64,11 +61,6 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 	return nil
 }
 
-// failoverTTL is the TTL of locks under redis-failover. A third of it, after which a lease is renewed, is
-// longer than a failover: else the paused replica would learn at once that its lease is lost. It is the time limit of
-// requests too: else the paused replica would end its request instead of going on with it.
-const failoverTTL = 18 * time.Second
-
 // setting returns the URL of a database with a setting of its sessions.
 func setting(database, name, value string) string {
 	u, err := url.Parse(database)
@@ -79,116 +71,6 @@ func setting(database, name, value string) string {
 	settings.Set(name, value)
 	u.RawQuery = settings.Encode()
 	return u.String()
-}
-
-// redisURL returns the URL of the shared server, or of a private one for a scenario that kills it.
-func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
-	if kind := e.setup(s).redis; kind != "" {
-		return e.privateURL(kind)
-	}
-	return e.settings.RedisURL, nil
-}
-
-// redis returns a client for the faults and the evidence of a scenario.
-func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
-	url, err := e.redisURL(s)
-	if err != nil {
-		return nil, err
-	}
-	return e.redisAt(url)
-}
-
-func (e *environment) redisAt(url string) (*redis.Client, error) {
-	if client := e.redises[url]; client != nil {
-		return client, nil
-	}
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	client := redis.NewClient(options)
-	if e.redises == nil {
-		e.redises = map[string]*redis.Client{}
-	}
-	e.redises[url] = client
-	e.closing = append(e.closing, func() { _ = client.Close() })
-	return client, nil
-}
-
-// redisMonitor counts the requests to Redis for locks.
-func (e *environment) redisMonitor(ctx context.Context, t *loadtest.Trial) (loadtest.Monitor, error) {
-	calls, err := e.countCalls(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, _ []fault.Event) (map[string]int64, error) {
-		all, after, err := calls.Stop(ctx)
-		return map[string]int64{"lock_calls": all, "lock_calls_after": after}, err
-	}, nil
-}
-
-// redisFigures counts the connections of others to Redis, and the locks.
-func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
-	client, err := e.redis(t.Scenario)
-	if err != nil {
-		return nil, err
-	}
-	locks, err := redisfault.Leftovers(ctx, client, t.Prefix)
-	if err != nil {
-		return nil, err
-	}
-	info, err := client.InfoMap(ctx, "clients").Result()
-	if err != nil {
-		return nil, err
-	}
-	connections, err := strconv.ParseInt(info["Clients"]["connected_clients"], 10, 64)
-	return []loadtest.Figure{
-		{Name: "Redis: connections", After: connections - int64(client.PoolStats().TotalConns) - idle["redis"], Slack: 6},
-		{Name: "Redis: locks", After: int64(len(locks))},
-	}, err
-}
-
-// countCalls counts the calls to the server of a scenario, or to each of its servers.
-func (e *environment) countCalls(ctx context.Context, t *loadtest.Trial) (redisCalls, error) {
-	if e.setup(t.Scenario).redis != sentinels {
-		client, err := e.redis(t.Scenario)
-		if err != nil {
-			return nil, err
-		}
-		return redisfault.CountCalls(ctx, client)
-	}
-	f, err := e.failover(t)
-	if err != nil {
-		return nil, err
-	}
-	var members []*redis.Client
-	for _, m := range f.Members {
-		client, err := e.redisAt("redis://" + m.Addr)
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, client)
-	}
-	return redisfault.CountSetCalls(ctx, members)
-}
-
-type redisCalls interface {
-	Stop(context.Context) (all, after int64, err error)
-}
-
-// sentinels is the kind of a Redis with replicas and sentinels.
-const sentinels = "redis-sentinel"
-
-// failover is the fault redis-failover, in a Redis of its own.
-func (e *environment) failover(t *loadtest.Trial) (f redisfault.Failover, err error) {
-	f = redisfault.Failover{
-		Name: stack.SentinelMaster, Prefix: t.Prefix, TTL: failoverTTL, Times: inventoryflow.Failovers, Replicas: t.Replicas,
-	}
-	members, err := e.members(sentinels)
-	if err == nil {
-		f.Members, f.Sentinels = members[:3], members[3:]
-	}
-	return f, err
 }
 
 // inventorySetups are the faults of purchases: the locks in Redis are deleted, or Redis is killed, or replaced.
