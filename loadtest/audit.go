@@ -120,7 +120,7 @@ func (t *Trial) unlocked(records []traffic.Record) []string {
 		return nil
 	}
 	_, done, _ := tally(t.Loaded(records))
-	if t.Scenario.shared() {
+	if t.Scenario.Strategy == Combined {
 		done = contended(t.Loaded(records))
 	}
 	if t.Scenario.Flow.spec(t.Scenario.Fault).Outage {

@@ -31,18 +31,17 @@ func TestLinearized_SaysHowManyOperationsOfEachFlowWereChecked(t *testing.T) {
 }
 
 func TestLengthen_OnlyTheScenariosThatTheFlowNames(t *testing.T) {
-	f := &Flow{Name: "x", Long: []string{"right/none"}, Slower: 2}
+	const slow = Fault("slow")
+	f := &Flow{Name: "x", Timing: Timing{Long: []string{"right/none"}, Slower: 2}, Faults: []FaultSpec{{Fault: slow, Slower: 2}}}
 	l := traffic.Load{Rate: 200, Duration: 8 * time.Second}
-	if got := f.lengthen(l, f.Safe("right", Crash)); got != l {
+	if got := f.lengthen(l, f.Safe("right", slow)); got != l {
 		t.Errorf("%+v, want as it was", got)
 	}
-	f.Calmer = 2
 	if got := f.lengthen(l, f.Safe("right", Crash)); got.Rate != l.Rate/2 || got.Duration != 2*l.Duration {
 		t.Errorf("half of the rate: %+v", got)
 	}
-	f.Calmer = 0
 	got := f.Load(f.lengthen(l, f.Safe("right", NoFault)), NoFault, time.Second)
-	if got.Duration != long*l.Duration || got.Rate != l.Rate/2 {
-		t.Errorf("%+v, want %d times as long, at the rate of the flow", got, long)
+	if got.Duration != calmer*long*l.Duration || got.Rate != l.Rate/2/calmer {
+		t.Errorf("%+v, want %d times as long, at the rate of the flow", got, calmer*long)
 	}
 }

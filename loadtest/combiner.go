@@ -2,7 +2,10 @@
 
 package loadtest
 
-// The faults of a strategy that answers several requests in one transaction: a replica is killed, or paused for longer
+// Combined is the strategy of each flow that answers several requests in one transaction, under one lock if it takes one.
+const Combined = "combined"
+
+// The faults of Combined: a replica is killed, or paused for longer
 // than the TTL of its lock, in such a transaction.
 const (
 	CombinerKilled Fault = "combiner-killed"
@@ -16,18 +19,18 @@ FROM (SELECT FROM idempotency_keys GROUP BY xmin::text HAVING count(*) > 1) AS b
 
 var together = Need{Evidence: "together", Least: 10, Why: "fewer than 10 transactions answered several requests"}
 
-// CombinerKilledSpec is CombinerKilled of the strategy: replicas die at the steps of Flow.Batch.
-func CombinerKilledSpec(strategy string) FaultSpec {
-	return FaultSpec{Fault: CombinerKilled, Of: strategy, Needs: []Need{
+// CombinerKilledSpec is CombinerKilled: replicas die at the steps of Flow.Batch.
+func CombinerKilledSpec() FaultSpec {
+	return FaultSpec{Fault: CombinerKilled, Of: Combined, Needs: []Need{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 replicas were killed in a transaction for several requests"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 		together,
 	}}
 }
 
-// CombinerPausedSpec is CombinerPaused of the strategy.
-func CombinerPausedSpec(strategy string) FaultSpec {
-	return FaultSpec{Fault: CombinerPaused, Of: strategy, Least: 10, Needs: []Need{
+// CombinerPausedSpec is CombinerPaused.
+func CombinerPausedSpec() FaultSpec {
+	return FaultSpec{Fault: CombinerPaused, Of: Combined, Least: 10, Needs: []Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses in a transaction for several requests"},
 		together,
 	}}

@@ -24,11 +24,9 @@ type Flow struct {
 	Number   string // the total damage in one number, beside the invariants: oversold, drift
 	During   string // the invariant that is checked while the load runs
 	Leftover string // the invariant that no lock is left behind; "": not checked
-	Guard    string // the last guard: a constraint of the database
 
-	// Plan draws the requests. Workload describes a plan in words.
-	Plan     func(traffic.Load) traffic.Plan
-	Workload func(traffic.Plan) string
+	// Plan draws the requests.
+	Plan func(traffic.Load) traffic.Plan
 	// Open opens what a trial needs beside PostgreSQL, and stores it in Trial.State. May be nil.
 	Open func(context.Context, *Trial) (closing func(), err error)
 	// Watch samples the stores until ctx ends.
@@ -42,34 +40,45 @@ type Flow struct {
 	// Linear returns the independent partitions of a history, each with its model. May be nil:
 	// histories are not checked.
 	Linear func(linear.History) ([]linear.Partition, error)
-	// Inconclusive returns the reasons why a run shows nothing that Needs cannot express. May be nil.
-	Inconclusive func(Scenario, map[string]int64) []string
 
-	Refuses      map[traffic.Action][]string // the problems with which a write that its client is allowed to make may be refused; nil: Audit checks it
-	Stored       []string                    // the refusals that the service stores with the key: they are final, and the same byte for byte when the key is sent again
-	Moments      map[traffic.Action]string   // the field of a success that has the time of its effect
-	Invariants   []invariant.Invariant       // beside those of every flow
-	Undisturbed  []string                    // those of Invariants that are judged only without a fault
-	Evidence     map[string]string           // what its numbers count, beside those of every flow
-	Counted      []string                    // the kinds of NAME_events_total in /metrics that are added to the evidence
-	Locked       func(strategy string) bool  // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
-	Shared       func(strategy string) bool  // whether a lock is taken once for several keys; nil: by none
-	Steps        []string                    // at which CrashSteps kills replicas; none: they are killed at any moment
-	Batch        []string                    // at which CombinerKilled kills replicas
-	Cells        *Cells                      // of CrashMatrix; nil: there are none
-	Needs        []Need                      // of every run
-	Faults       []FaultSpec                 // in the order in which they are tried, NoFault first
-	Controls     []Scenario
-	Pace         judge.Pace          // the pace under load, whatever the fault
-	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
-	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
-	Long         []string            // STRATEGY/FAULT: has a longer load in the whole proof, so that enough operations are checked
-	Calmer       int                 // in the whole proof, divides the rate and multiplies the duration of the load; 0: 1
-	Slower       int                 // divides the rate of the load; 0: 1
-	Summary      func(Result) string // describes a result in words
-	Gauge        func(Result) Gauge  // nil: there is none
-	Curves       []Curve             // of the samples
-	Words        Words
+	Answers
+	Invariants  []invariant.Invariant      // beside those of every flow
+	Undisturbed []string                   // those of Invariants that are judged only without a fault
+	Evidence    map[string]string          // what its numbers count, beside those of every flow
+	Counted     []string                   // the kinds of NAME_events_total in /metrics that are added to the evidence
+	Locked      func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
+	Steps       []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
+	Batch       []string                   // at which CombinerKilled kills replicas
+	Cells       *Cells                     // of CrashMatrix; nil: there are none
+	Faults      []FaultSpec                // in the order in which they are tried, NoFault first
+	Controls    []Scenario
+	Timing
+	Shown
+}
+
+// Answers are the answers that a flow's service may give.
+type Answers struct {
+	Refuses map[traffic.Action][]string // the problems with which a write that its client is allowed to make may be refused; nil: Audit checks it
+	Stored  []string                    // the refusals that the service stores with the key: they are final, and the same byte for byte when the key is sent again
+	Moments map[traffic.Action]string   // the field of a success that has the time of its effect
+}
+
+// Timing says which scenarios a proof runs for how long, and how fast.
+type Timing struct {
+	Quick        []string      // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
+	Long         []string      // STRATEGY/FAULT: has a longer load in the whole proof, so that enough operations are checked
+	Slower       int           // divides the rate of the load; 0: 1
+	ControlGrace time.Duration // how long a control may leave a key undecided; 0: as long as the others
+}
+
+// Shown is what the report shows of a flow.
+type Shown struct {
+	Guard    string                    // the last guard: a constraint of the database
+	Workload func(traffic.Plan) string // describes a plan in words
+	Summary  func(Result) string       // describes a result in words
+	Gauge    func(Result) Gauge        // nil: there is none
+	Curves   []Curve                   // of the samples
+	Words    Words
 }
 
 // FaultSpec is what a flow defines for a fault.
@@ -216,7 +225,6 @@ type Scenario struct {
 
 // locked reports whether the strategy takes a lock for each key that has an effect.
 func (s Scenario) locked() bool { return s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) }
-func (s Scenario) shared() bool { return s.Flow.Shared != nil && s.Flow.Shared(s.Strategy) }
 
 // Name identifies the scenario: FLOW/STRATEGY/FAULT, with @SEED if it has a seed of its own.
 func (s Scenario) Name() string {
@@ -282,6 +290,13 @@ func StrategiesOf[S ~struct {
 	return strategies
 }
 
+// Using returns which of some strategies use a store.
+func Using(store string, list []Strategy) func(strategy string) bool {
+	return func(strategy string) bool {
+		return slices.ContainsFunc(list, func(s Strategy) bool { return s.Name == strategy && slices.Contains(s.Stores, store) })
+	}
+}
+
 // Classify returns the outcome and the problem type of an answer of the flow's service.
 func (f *Flow) Classify(status int, header http.Header, body []byte) (traffic.Outcome, string) {
 	outcome, problem := traffic.Classify(status, header, body)
@@ -296,7 +311,7 @@ func (f *Flow) Classify(status int, header http.Header, body []byte) (traffic.Ou
 // bound of I-LIVE is over after each outage, which is in the calms.
 func (f *Flow) pace(of Fault, lockTTL time.Duration) judge.Pace {
 	bound := f.Bound(of, lockTTL)
-	own := f.spec(of).Pace.Or(f.Pace)
+	own := f.spec(of).Pace
 	if of == Nemesis {
 		own = own.Or(judge.Pace{After: bound})
 	}

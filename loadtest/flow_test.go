@@ -12,7 +12,7 @@ import (
 )
 
 // lessons has the refusals of all three lessons.
-var lessons = &Flow{Stored: []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}}
+var lessons = &Flow{Answers: Answers{Stored: []string{"out-of-stock", "already-cancelled", "insufficient-funds", "expired", "already-settled"}}}
 
 // anyClient has headers with nothing but the idempotency key.
 var anyClient = traffic.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}
@@ -25,7 +25,7 @@ func buyOne(key string) *traffic.Intent {
 func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 	header := http.Header{"Content-Type": {"application/problem+json; charset=utf-8"}}
 	body := []byte(`{"type":"/problems/seat-taken","title":"x","status":409}`)
-	seats := &Flow{Stored: []string{"seat-taken"}}
+	seats := &Flow{Answers: Answers{Stored: []string{"seat-taken"}}}
 	if got, kind := seats.Classify(http.StatusConflict, header, body); got != traffic.Rejected || kind != "seat-taken" {
 		t.Errorf("a stored refusal of the flow: %s %q, want %s", got, kind, traffic.Rejected)
 	}
@@ -34,9 +34,9 @@ func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 	}
 }
 
-func TestPace_AFlowAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
+func TestPace_AFaultMayHaveBoundsOfItsOwn(t *testing.T) {
 	const ttl = time.Second
-	flow := &Flow{Pace: judge.Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: judge.Pace{Errors: 0.3}}}}
+	flow := &Flow{Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: judge.Pace{Busy: 0.5, Errors: 0.3}}}}
 	want := judge.DefaultPace
 	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, judge.LiveBound(ttl)+time.Second, judge.LiveBound(ttl)+time.Second+judge.RecoverMargin
 	if got := flow.pace(Crash, ttl); got != want {

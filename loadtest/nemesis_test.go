@@ -14,7 +14,7 @@ import (
 func nemesisFlow() *Flow {
 	f := &Flow{
 		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second, 1)}, Undisturbed: []string{"R"},
-		Summary: func(r Result) string { return fmt.Sprint(len(r.Records[:r.Loaded]), " requests") },
+		Shown: Shown{Summary: func(r Result) string { return fmt.Sprint(len(r.Records[:r.Loaded]), " requests") }},
 	}
 	f.Controls = []Scenario{f.Control("naive", NoFault, []string{"K"}, "B"), f.Safe("half", NoFault), f.Control("half", "other", nil, "R", "C")}
 	return f

@@ -45,11 +45,11 @@ const TargetFlow = "target"
 // flow is nearly empty: Target has what a Flow would define.
 func (t *Target) flow() *Flow {
 	return &Flow{
-		Name: TargetFlow, Number: "oversold", Words: Words{Done: "ok"}, Invariants: t.Invariants,
+		Name: TargetFlow, Number: "oversold", Invariants: t.Invariants,
 		Evidence: map[string]string{"oversold": "units that clients got beyond the supply"},
-		Summary: func(r Result) string {
+		Shown: Shown{Words: Words{Done: "ok"}, Summary: func(r Result) string {
 			return fmt.Sprintf("%d ok, %d rejected, %d undecided, %d overlaps", r.OK, r.Rejected, r.Unknown, r.Evidence["overlaps"])
-		},
+		}},
 	}
 }
 

@@ -28,7 +28,7 @@ func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"type":"/problems/seat-taken","seat":%d}`, sent.Add(1))
 	})
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{Stored: []string{"seat-taken"}}}, proof: &Proof{}, Clients: []Credentials{{}},
+		Scenario: Scenario{Flow: &Flow{Answers: Answers{Stored: []string{"seat-taken"}}}}, proof: &Proof{}, Clients: []Credentials{{}},
 		Replicas: site.At(strings.TrimPrefix(bases[0], "http://")), duration: time.Minute,
 	}
 	if err := r.begin(t.Context()); err != nil {

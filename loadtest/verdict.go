@@ -80,7 +80,7 @@ func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []strin
 	if s.Fault != NoFault {
 		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
 	}
-	needs = slices.Concat(needs, s.Flow.Needs, s.Flow.spec(s.Fault).Needs)
+	needs = append(needs, s.Flow.spec(s.Fault).Needs...)
 	if s.Fault == Crash {
 		for _, step := range s.Flow.Steps {
 			needs = append(needs, Need{Evidence: "crash_" + step, Why: "no kill at " + step + " cut a request off"})
@@ -93,9 +93,6 @@ func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []strin
 	}
 	if _, watched := evidence["lock_calls"]; s.locked() && !watched {
 		reasons = append(reasons, "the lock service was not watched")
-	}
-	if s.Flow.Inconclusive != nil {
-		reasons = append(reasons, s.Flow.Inconclusive(s, evidence)...)
 	}
 	return reasons
 }

@@ -300,7 +300,7 @@ func TestEtcd_AClientOfTheFaultsKnowsEachMember(t *testing.T) {
 // do not reach the verdict is tested by TestEvidence_OfAFaultIsWhatItHit.)
 func TestNeeds_NoneIsCountedByReplicas(t *testing.T) {
 	for _, l := range (&environment{}).lessons() {
-		needs := slices.Clone(l.Needs)
+		var needs []loadtest.Need
 		for _, under := range l.Faults {
 			needs = append(needs, under.Needs...)
 		}

@@ -48,7 +48,7 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 		}
 	}
 	own := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
-	if s.Strategy == transferflow.Combined { // one queue for the first HotMax accounts; other pairs, in a crash matrix, have a queue each
+	if s.Strategy == loadtest.Combined { // one queue for the first HotMax accounts; other pairs, in a crash matrix, have a queue each
 		accounts := money.Accounts(t.Plan)
 		for _, a := range accounts[:min(len(accounts), transfer.HotMax)] {
 			own = append(own, "--hot-accounts", a.ID.String())

@@ -37,7 +37,7 @@ func sent(t *testing.T, user string) vegeta.Results {
 	for i := range bases {
 		bases[i] = strings.Replace(bases[i], "://", "://"+user, 1)
 	}
-	flow := &loadtest.Flow{Stored: []string{"out-of-stock"}}
+	flow := &loadtest.Flow{Answers: loadtest.Answers{Stored: []string{"out-of-stock"}}}
 	run, err := traffic.NewRun(t.Context(), bases, traffic.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, flow.Classify)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestWrite_VegetaReadsWhatItSentAndThePageLinksTheFiles(t *testing.T) {
 
 func TestWrite_EachLinkLeadsToAFileWhateverTheNameOfTheService(t *testing.T) {
 	folder, r := t.TempDir(), exampleReport()
-	foreign := &loadtest.Flow{Name: loadtest.TargetFlow, Summary: func(loadtest.Result) string { return "" }}
+	foreign := &loadtest.Flow{Name: loadtest.TargetFlow, Shown: loadtest.Shown{Summary: func(loadtest.Result) string { return "" }}}
 	r.Scenarios = append(r.Scenarios, loadtest.NewResult(foreign.Safe(`my/shop #1 50%41? "q"`, loadtest.NoFault), 2))
 	if err := Write(folder, r); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ func crashed() loadtest.Report {
 	lost := loadtest.CellFault{Kind: loadtest.CellCut, Store: "redis", Lost: loadtest.CellAnswersLost}
 	flow := &loadtest.Flow{
 		Name: "inventory", Number: "oversold", Faults: []loadtest.FaultSpec{{Fault: loadtest.CrashMatrix}},
-		Summary: func(loadtest.Result) string { return "" },
-		Cells:   &loadtest.Cells{Steps: []string{"after-guard", "after-commit"}, Stores: []loadtest.CellStore{{Name: "redis"}}},
+		Shown: loadtest.Shown{Summary: func(loadtest.Result) string { return "" }},
+		Cells: &loadtest.Cells{Steps: []string{"after-guard", "after-commit"}, Stores: []loadtest.CellStore{{Name: "redis"}}},
 	}
 	r := loadtest.NewResult(flow.Safe("redis+row", loadtest.CrashMatrix), 3)
 	r.Cells = []loadtest.Cell{

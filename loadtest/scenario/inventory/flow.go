@@ -40,25 +40,17 @@ const (
 	RedisFailover loadtest.Fault = "redis-failover"
 )
 
-// combined is the strategy that sells to several buyers in one transaction.
-const combined = "combined"
-
 // Failovers is how many failovers RedisFailover makes.
 const Failovers = 3
 
 // New returns the flow of purchases.
 func New() *loadtest.Flow {
 	f := &loadtest.Flow{
-		Name: "inventory", Number: "oversold", During: "S1-DURING", Guard: "CHECK (stock >= 0)",
+		Name: "inventory", Number: "oversold", During: "S1-DURING",
 		Plan: NewPlan,
-		Workload: func(p traffic.Plan) string {
-			return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
-		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]judge.Sample, error) {
 			return judge.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.Look)
 		},
-		// In 8 s the queue at a product grows, if a machine is slow, until requests no longer get the lock in time.
-		Calmer:   2,
 		FollowUp: followUp,
 		Postcheck: func(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 			findings := invariant.Findings{}
@@ -66,19 +58,22 @@ func New() *loadtest.Flow {
 			offend(ctx, t.Run)
 			return findings
 		},
-		Audit:   audit,
-		Linear:  linearize,
-		Moments: map[traffic.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
-		Cells:   cells,
-		Faults:  faults,
-		Locked:  locked,
-		Shared:  func(strategy string) bool { return strategy == combined },
-		Batch:   loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
-		// The control and the default under the same load, both with lost locks, and the other
-		// faults that the default must survive.
-		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
-		Refuses: map[traffic.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
-		Stored:  []string{"out-of-stock", "already-cancelled"},
+		Audit:  audit,
+		Linear: linearize,
+		Cells:  cells,
+		Faults: faults,
+		Locked: loadtest.Using("redis", loadtest.StrategiesOf(inventory.Strategies())),
+		Batch:  loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
+		Timing: loadtest.Timing{
+			// The control and the default under the same load, both with lost locks, and the other
+			// faults that the default must survive.
+			Quick: []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
+		},
+		Answers: loadtest.Answers{
+			Refuses: map[traffic.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
+			Stored:  []string{"out-of-stock", "already-cancelled"},
+			Moments: map[traffic.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
+		},
 		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
 			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},
@@ -87,19 +82,25 @@ func New() *loadtest.Flow {
 			{Code: "I-SOLD", Name: "all-sold", Means: "no stock is left of a product whose demand exceeded it"},
 		}),
 		Evidence: evidence,
-		Summary:  summary,
-		Gauge: func(r loadtest.Result) loadtest.Gauge {
-			return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
-		},
-		Curves: []loadtest.Curve{
-			{Class: "line true", Of: func(s judge.Sample) int64 { return s.Total().True }},
-			{Class: "line shelf", Of: func(s judge.Sample) int64 { return s.Total().Says }},
-		},
-		Words: loadtest.Words{
-			Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",
-			Gauge:    "sold, of the stock", Done: "bought",
-			Levels: "Units left: dashed, the stock in the table; solid, the stock after all orders. They must be one line, and never go below 0.",
-			Note:   "The mark in a bar is the whole stock; red is what was sold beyond it.",
+		Shown: loadtest.Shown{
+			Guard: "CHECK (stock >= 0)",
+			Workload: func(p traffic.Plan) string {
+				return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
+			},
+			Summary: summary,
+			Gauge: func(r loadtest.Result) loadtest.Gauge {
+				return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
+			},
+			Curves: []loadtest.Curve{
+				{Class: "line true", Of: func(s judge.Sample) int64 { return s.Total().True }},
+				{Class: "line shelf", Of: func(s judge.Sample) int64 { return s.Total().Says }},
+			},
+			Words: loadtest.Words{
+				Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",
+				Gauge:    "sold, of the stock", Done: "bought",
+				Levels: "Units left: dashed, the stock in the table; solid, the stock after all orders. They must be one line, and never go below 0.",
+				Note:   "The mark in a bar is the whole stock; red is what was sold beyond it.",
+			},
 		},
 	}
 	// The controls must be violated, or show that the fault causes the violation:
@@ -127,13 +128,6 @@ var evidence = map[string]string{
 	"redis_failovers": "times Sentinel replaced the master of Redis",
 	"two_holders":     "of these, times the new master granted a lock that a paused replica still held within its TTL",
 	"pg_restarts":     "times PostgreSQL was killed and started again",
-}
-
-// locked reports whether a strategy takes a lock in Redis.
-func locked(strategy string) bool {
-	return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {
-		return m.Name == strategy && slices.Contains(m.Stores, "redis")
-	})
 }
 
 // kept lists the invariants that hold in spite of the controls' mistakes.
@@ -182,7 +176,7 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 	}},
-	loadtest.CombinerKilledSpec(combined), loadtest.CombinerPausedSpec(combined), loadtest.HangUpSpec(combined),
+	loadtest.CombinerKilledSpec(), loadtest.CombinerPausedSpec(), loadtest.HangUpSpec(),
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.CrashMatrixSpec(5),
 	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 24, 4), loadtest.AllKilledSpec(loadtest.AllKilledAsync, serverTime, 24, 4),

@@ -48,17 +48,22 @@ var AllSpendable = invariant.Invariant{
 // DriftLevel is the level by which balances differ from the sums of their entries.
 const DriftLevel = "drift"
 
-// Drift is the curve of DriftLevel.
-var Drift = loadtest.Curve{Class: "line true", Of: func(s judge.Sample) int64 {
-	n, _ := s.Level(DriftLevel)
-	return n
-}}
-
-// The report's captions of Drift.
-const (
-	Levels = "Minor units by which balances differ from the sums of their entries. They must be 0 throughout."
-	Note   = "Drift is money that balances have, or lack, without an entry that accounts for it."
-)
+// Shown is what the report shows of a flow of money: the curve is that of DriftLevel.
+func Shown(guard, clients string, workload func(traffic.Plan) string, summary func(loadtest.Result) string) loadtest.Shown {
+	return loadtest.Shown{
+		Guard: guard, Workload: workload, Summary: summary,
+		Curves: []loadtest.Curve{{Class: "line true", Of: func(s judge.Sample) int64 {
+			n, _ := s.Level(DriftLevel)
+			return n
+		}}},
+		Words: loadtest.Words{
+			Workload: clients,
+			Done:     "done",
+			Levels:   "Minor units by which balances differ from the sums of their entries. They must be 0 throughout.",
+			Note:     "Drift is money that balances have, or lack, without an entry that accounts for it.",
+		},
+	}
+}
 
 // Postcheck calls wrong once for each row of atOnce accounts. The accounts of a row must not pay each
 // other. wrong returns a text for each account, "" if it is correct. called is what the flow calls an account.

@@ -74,34 +74,33 @@ var evidence = map[string]string{
 // New returns the flow of money.
 func New() *loadtest.Flow {
 	f := &loadtest.Flow{
-		Name: "transfer", Number: "drift", During: "T1-DURING", Leftover: "T6", Guard: "CHECK (balance >= held)",
+		Name: "transfer", Number: "drift", During: "T1-DURING", Leftover: "T6",
 		Plan: NewPlan,
-		Workload: func(p traffic.Plan) string {
-			return fmt.Sprintf("%d transfers by %d clients over %d hot accounts", len(p.Load()), p.Clients, hot)
-		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]judge.Sample, error) {
 			return judge.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
 		},
-		Calmer:       2, // as for purchases
-		FollowUp:     followUp,
-		Postcheck:    spend,
-		Audit:        audit,
-		Linear:       linearize,
-		Locked:       underLock,
-		Shared:       func(strategy string) bool { return strategy == Combined },
-		Batch:        loadtest.StepsOf([]transfer.Step{transfer.AfterGuard, transfer.AfterKey, transfer.BeforeCommit, transfer.AfterCommit, transfer.AfterGuard, transfer.BeforeCommit}),
-		Moments:      map[traffic.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
-		Steps:        loadtest.StepsOf(transfer.Steps()),
-		Cells:        cells,
-		Faults:       faults,
-		ControlGrace: 2 * time.Second,
-		Quick: []string{
-			"naive/none", "lease-id-fence/none", "token-per-transfer/none", "row/none",
-			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
-			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
+		FollowUp:  followUp,
+		Postcheck: spend,
+		Audit:     audit,
+		Linear:    linearize,
+		Locked:    loadtest.Using("etcd", loadtest.StrategiesOf(transfer.Strategies())),
+		Batch:     loadtest.StepsOf([]transfer.Step{transfer.AfterGuard, transfer.AfterKey, transfer.BeforeCommit, transfer.AfterCommit, transfer.AfterGuard, transfer.BeforeCommit}),
+		Steps:     loadtest.StepsOf(transfer.Steps()),
+		Cells:     cells,
+		Faults:    faults,
+		Timing: loadtest.Timing{
+			ControlGrace: 2 * time.Second,
+			Quick: []string{
+				"naive/none", "lease-id-fence/none", "token-per-transfer/none", "row/none",
+				"etcd-unfenced/late-write", "etcd-fence-only/late-write",
+				"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
+			},
 		},
-		Refuses: map[traffic.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
-		Stored:  []string{money.Short, "expired", "already-settled"},
+		Answers: loadtest.Answers{
+			Refuses: map[traffic.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
+			Stored:  []string{money.Short, "expired", "already-settled"},
+			Moments: map[traffic.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
+		},
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
 		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
 			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below its held amount, and every balance is the sum of its entries"},
@@ -113,14 +112,11 @@ func New() *loadtest.Flow {
 		}),
 		Undisturbed: []string{"I-RIGHT"},
 		Evidence:    evidence,
-		Summary:     summary,
-		Curves:      []loadtest.Curve{money.Drift},
-		Words: loadtest.Words{
-			Workload: "64 clients who send bursts at the same moment, all from or to 8 accounts that are short of money, read in between, and send forbidden requests",
-			Done:     "done",
-			Levels:   money.Levels,
-			Note:     money.Note,
-		},
+		Shown: money.Shown("CHECK (balance >= held)",
+			"64 clients who send bursts at the same moment, all from or to 8 accounts that are short of money, read in between, and send forbidden requests",
+			func(p traffic.Plan) string {
+				return fmt.Sprintf("%d transfers by %d clients over %d hot accounts", len(p.Load()), p.Clients, hot)
+			}, summary),
 	}
 	// The controls must be violated, or show that the fault causes the violation:
 	// etcd-unfenced is safe as long as no holder is late. T3 detects every loss. (T1 does not: a
@@ -163,16 +159,6 @@ FROM accounts
 UNION ALL
 SELECT '` + money.DriftLevel + `', (` + driftSQL("opened") + `), 0
 ORDER BY 1`
-}
-
-// Combined is the strategy that answers several requests in one transaction.
-const Combined = "combined"
-
-// underLock reports whether a strategy takes a lock in etcd for each transfer.
-func underLock(strategy string) bool {
-	return slices.ContainsFunc(transfer.Strategies(), func(m transfer.Strategy) bool {
-		return m.Name == strategy && slices.Contains(m.Stores, "etcd")
-	})
 }
 
 // serverTime is how long a server is unavailable when a nemesis kills it and starts it again.
@@ -226,13 +212,13 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 		{Evidence: "commits_cut_before", Why: "no connection was cut before its COMMIT arrived"},
 		{Evidence: "commits_cut_after", Why: "no connection was cut after its COMMIT"},
 		{Evidence: "decided_after_cut", Why: "no key whose COMMIT was cut was decided"},
-		{Evidence: "batches_cut", Least: 5, Of: Combined, Why: "fewer than 5 batches had their COMMIT cut"},
+		{Evidence: "batches_cut", Least: 5, Of: loadtest.Combined, Why: "fewer than 5 batches had their COMMIT cut"},
 	}},
 	// A process that dies in the queues of all hot accounts leaves them locked for a little more
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
 	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
-	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(Combined),
+	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(),
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.CrashMatrixSpec(5),
 	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 12, 4*slower),
@@ -241,13 +227,13 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 // combinerKilled leaves time to catch up after each kill, like Crash. Without that, the next replica could be killed as
 // soon as it has the lock of the last one, and nothing would succeed for two TTLs.
 func combinerKilled() loadtest.FaultSpec {
-	spec := loadtest.CombinerKilledSpec(Combined)
+	spec := loadtest.CombinerKilledSpec()
 	spec.Stretch = 24
 	return spec
 }
 
 func combinerPaused() loadtest.FaultSpec {
-	spec := loadtest.CombinerPausedSpec(Combined)
+	spec := loadtest.CombinerPausedSpec()
 	spec.Slower = slower
 	return spec
 }

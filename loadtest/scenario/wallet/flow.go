@@ -36,9 +36,6 @@ const (
 	CommitUnknown loadtest.Fault = "commit-unknown"
 )
 
-// combined is the strategy that answers several requests in one transaction.
-const combined = "combined"
-
 // Environment connects the flow to the servers that its replicas use.
 type Environment struct {
 	// Mongo returns the URL of a MongoDB server (a replica set) on which the database of a
@@ -83,31 +80,29 @@ var evidence = map[string]string{
 // New returns the flow of wallets.
 func New(env Environment) *loadtest.Flow {
 	f := &loadtest.Flow{
-		Name: "wallet", Number: "drift", During: "M1-DURING", Guard: "the schema's balance >= 0",
-		Plan: NewPlan,
-		Workload: func(p traffic.Plan) string {
-			return fmt.Sprintf("%d operations by %d clients on %d wallets", len(p.Load()), p.Clients, len(money.Accounts(p)))
+		Name: "wallet", Number: "drift", During: "M1-DURING",
+		Plan:      NewPlan,
+		Open:      env.open,
+		Watch:     watch,
+		FollowUp:  followUp,
+		Postcheck: spend,
+		Audit:     env.audit,
+		Linear:    linearize,
+		Steps:     loadtest.StepsOf(wallet.Steps()),
+		Batch:     loadtest.StepsOf([]wallet.Step{wallet.AfterGuard, wallet.AfterCall, wallet.BeforeCommit, wallet.AfterCommit, wallet.AfterGuard, wallet.BeforeCommit}),
+		Cells:     cells,
+		Faults:    faults,
+		Timing: loadtest.Timing{
+			Slower:       2,               // a transaction that collides repeats its work
+			ControlGrace: 2 * time.Second, // a control may leave keys undecided after too many collisions
+			Long:         []string{"inc/none", "lockid/none"},
+			Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
 		},
-		Open:         env.open,
-		Watch:        watch,
-		FollowUp:     followUp,
-		Postcheck:    spend,
-		Audit:        env.audit,
-		Linear:       linearize,
-		Moments:      map[traffic.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
-		Inconclusive: inconclusive,
-		Steps:        loadtest.StepsOf(wallet.Steps()),
-		Batch:        loadtest.StepsOf([]wallet.Step{wallet.AfterGuard, wallet.AfterCall, wallet.BeforeCommit, wallet.AfterCommit, wallet.AfterGuard, wallet.BeforeCommit}),
-		Cells:        cells,
-		Needs:        []loadtest.Need{{Evidence: "mongo_clients", Why: "MongoDB showed no connection of a replica, so that the end of the last one could not be awaited"}},
-		Faults:       faults,
-		Slower:       2,               // a transaction that collides repeats its work
-		ControlGrace: 2 * time.Second, // a control may leave keys undecided after too many collisions
-		Calmer:       2,               // as for purchases: MongoDB and three replicas share the cores
-		Long:         []string{"inc/none", "lockid/none"},
-		Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
-		Stored:       []string{money.Short},
-		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "queue_full", "unavailable"},
+		Answers: loadtest.Answers{
+			Stored:  []string{money.Short},
+			Moments: map[traffic.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
+		},
+		Counted: []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "queue_full", "unavailable"},
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
 			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and every balance is the sum of its entries"},
 			{Code: "M4", Name: "members-agree", Means: "all members of the replica set have the same data, and nothing that was acknowledged is rolled back"},
@@ -117,14 +112,11 @@ func New(env Environment) *loadtest.Flow {
 			money.AllSpendable,
 		}),
 		Evidence: evidence,
-		Summary:  summary,
-		Curves:   []loadtest.Curve{money.Drift},
-		Words: loadtest.Words{
-			Workload: "clients who send bursts at the same moment: they credit and debit one wallet, pay each other in both directions, use one key for two wallets, read in between, and send forbidden requests",
-			Done:     "done",
-			Levels:   money.Levels,
-			Note:     money.Note,
-		},
+		Shown: money.Shown("the schema's balance >= 0",
+			"clients who send bursts at the same moment: they credit and debit one wallet, pay each other in both directions, use one key for two wallets, read in between, and send forbidden requests",
+			func(p traffic.Plan) string {
+				return fmt.Sprintf("%d operations by %d clients on %d wallets", len(p.Load()), p.Clients, len(money.Accounts(p)))
+			}, summary),
 	}
 	// The controls must be violated. naive loses updates, and M2 detects each of them.
 	// (M1 does not: it is a single sum, and a payer and a payee may lose the same amount.) The
@@ -146,21 +138,14 @@ const failOverTime = 3 * time.Second
 // kept lists the invariants that hold in spite of the mistakes of the controls with a transaction.
 var kept = []string{"M1", "M1-DURING", "M2", "M3", "I-ONCE", "I-REJ"}
 
-// inconclusive checks evidence that only some strategies must show.
-func inconclusive(s loadtest.Scenario, e map[string]int64) (reasons []string) {
-	if s.Strategy == "lockid" && s.Fault == loadtest.NoFault && e["lock_conflicts"] == 0 {
-		reasons = append(reasons, "no transaction was refused at the lock")
-	}
-	// A transaction of inc is so short that none may be open at that moment.
-	if s.Strategy != "inc" && (s.Fault == StepDown || s.Fault == PrimaryPause) && e["transactions_open"] == 0 {
-		reasons = append(reasons, "no transaction was open at a primary when it failed")
-	}
-	return reasons
-}
-
 var outlived = loadtest.Need{Evidence: "outlived", Why: "the server ended no transaction of a stopped replica"}
 
-var failOver = loadtest.Need{Evidence: "elections", Why: "no other primary was elected"}
+var (
+	failOver = loadtest.Need{Evidence: "elections", Why: "no other primary was elected"}
+	// A transaction of inc is so short that none may be open at that moment.
+	open = loadtest.Need{Evidence: "transactions_open", Not: "inc", Why: "no transaction was open at a primary when it failed"}
+	seen = loadtest.Need{Evidence: "mongo_clients", Why: "MongoDB showed no connection of a replica, so that the end of the last one could not be awaited"}
+)
 
 // faults lists the faults of the wallets' store and replicas, with the evidence required for each.
 //
@@ -172,7 +157,7 @@ var failOver = loadtest.Need{Evidence: "elections", Why: "no other primary was e
 // unknown, and the client's next request with the same key decides it. I-LIVE checks that
 // every key is decided. The counts alone do not show that, since a request may be left in
 // doubt several times before it is resolved once.
-var faults = []loadtest.FaultSpec{
+var faults = needing(seen, []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
 		{Evidence: "credits", Expect: loadtest.Safe, Why: "nothing was credited"},
 		{Evidence: "debits", Expect: loadtest.Safe, Why: "nothing was debited"},
@@ -182,13 +167,14 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "replayed", Expect: loadtest.Safe, Why: "no decided key was sent again"},
 		{Evidence: "transactions_seen", Expect: loadtest.Safe, Why: "no statement to MongoDB was recorded"},
 		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
+		{Evidence: "lock_conflicts", Of: "lockid", Why: "no transaction was refused at the lock"},
 	}},
 	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Slower: 2, Needs: []loadtest.Need{
 		{Evidence: "pauses", Why: "no replica was paused"},
 		outlived,
 	}},
-	{Fault: StepDown, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{failOver}},
-	{Fault: PrimaryPause, Store: "mongo", Stretch: 6, Recovery: failOverTime, Needs: []loadtest.Need{failOver}},
+	{Fault: StepDown, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{failOver, open}},
+	{Fault: PrimaryPause, Store: "mongo", Stretch: 6, Recovery: failOverTime, Needs: []loadtest.Need{failOver, open}},
 	// In the last half second of the primary no write reached a majority.
 	{Fault: PrimaryKill, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{
 		failOver,
@@ -199,16 +185,24 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
-	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(combined),
+	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(),
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.CrashMatrixSpec(5),
 	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+})
+
+// needing adds a need to faults.
+func needing(n loadtest.Need, faults []loadtest.FaultSpec) []loadtest.FaultSpec {
+	for i := range faults {
+		faults[i].Needs = append([]loadtest.Need{n}, faults[i].Needs...)
+	}
+	return faults
 }
 
 // combinerKilled leaves time to catch up after each kill, like Crash. At a lower rate few batches would have several requests.
 func combinerKilled() loadtest.FaultSpec {
-	spec := loadtest.CombinerKilledSpec(combined)
+	spec := loadtest.CombinerKilledSpec()
 	spec.Least, spec.Slower = 14, 2
 	return spec
 }
@@ -216,7 +210,7 @@ func combinerKilled() loadtest.FaultSpec {
 // combinerPaused stops replicas inside of a transaction, like Pause. Each pause hits a batch, so the wallets with most
 // load are held up each time.
 func combinerPaused() loadtest.FaultSpec {
-	spec := loadtest.CombinerPausedSpec(combined)
+	spec := loadtest.CombinerPausedSpec()
 	spec.Least, spec.Slower = 20, 2
 	spec.Needs = append(spec.Needs, outlived)
 	return spec

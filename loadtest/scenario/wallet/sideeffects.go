@@ -144,7 +144,7 @@ func onceByRequest(s loadtest.Scenario) bool {
 }
 
 func onceByOperation(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.NoFault && (s.Strategy == "lockid" || s.Strategy == combined)
+	return s.Fault == loadtest.NoFault && (s.Strategy == "lockid" || s.Strategy == loadtest.Combined)
 }
 
 // lateOperations returns the operations with a request that took at least as long as the shortest
