@@ -46,7 +46,7 @@ func TestLine_PlaceThatIsFirstInAllItsLinesHasItsTurn(t *testing.T) {
 	}
 	b.Leave()
 	if !hasItsTurn(c) || q.Len("x") != 0 {
-		t.Error("b has left: want the turn of c, and nobody for x")
+		t.Error("b has left: want the turn of c, and none for x")
 	}
 	c.Leave()
 	if _, ok := q.TryEnter("y", "x"); !ok || len(q.lines) != 2 {
@@ -253,8 +253,8 @@ func TestLine_ATurnOutlastsShortPauses(t *testing.T) {
 }
 
 // A request waits for the gap of one key and the requests in front at another, in any order, and its line is forgotten when
-// nobody has used it for a gap.
-func TestLine_ForgetsAKeyThatNobodyUses(t *testing.T) {
+// no request has used it for a gap.
+func TestLine_ForgetsAKeyThatIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Line[string]{Turn: 10 * time.Millisecond, Gap: 15 * time.Millisecond}
 		x, y := enter(l, "x"), enter(l, "y")

@@ -47,7 +47,7 @@ func (d *Sessions[S]) Take(ctx context.Context, keys []string, owner string, wai
 	case d.closed:
 		go s.End()
 		return Grant{}, locking.ErrClosed
-	case ctx.Err() != nil: // nobody waits for it
+	case ctx.Err() != nil: // no caller waits for it
 		go s.End()
 		return Grant{}, ctx.Err()
 	}

@@ -17,7 +17,7 @@ import (
 	"shop/locking/servertest"
 )
 
-// table is a small locking.Store, as anyone may write one: a row for each lock, on the clock of PostgreSQL.
+// table is a small locking.Store, as a user may write one: a row for each lock, on the clock of PostgreSQL.
 type table struct {
 	*pgxpool.Pool
 	name string

@@ -192,7 +192,7 @@ func TestFair_KilledWaitersDelayTheNextOnce(t *testing.T) {
 	}
 }
 
-// While a slot of a Cluster moves, waiters keep on asking, and nobody else is granted their keys.
+// While a slot of a Cluster moves, waiters keep on asking, and no other process is granted their keys.
 func TestCluster_WaitersOfAMovingSlotWait(t *testing.T) {
 	locktest.Slow(t, "starts a Cluster")
 	t.Parallel()

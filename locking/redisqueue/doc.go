@@ -39,8 +39,8 @@
 //	          leave.lua, or its deadline is over
 //
 // Whatever removes an owner also serves the queue: it sends the first waiter a message, if it fits beside the holders that
-// remain. The waiter takes the key with a request of its own. Until then, or until its deadline is over, nobody else is granted the
-// key. A waiter that hears nothing asks again every quarter of a second.
+// remain. The waiter takes the key with a request of its own. Until then, or until its deadline is over, no other waiter is granted
+// the key. A waiter that hears nothing asks again every quarter of a second.
 //
 // Invariant: the holders of a key are one exclusive owner, or shared owners up to the
 // limit; and no owner is granted a key while another waits for it with a smaller ticket.

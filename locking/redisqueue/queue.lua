@@ -49,7 +49,7 @@ local function grant(who, i, j, ttl)
 end
 
 -- serve tells the first waiter for the key i, by a message to its process, that the key has room for it. The waiter sends
--- a request then. Until it has, or its deadline is over, nobody is granted the key before it.
+-- a request then. Until it has, or its deadline is over, no other waiter is granted the key.
 -- (pcall: a user who may not publish releases all the same, and waiters poll.)
 local function serve(i)
   local who = first(i)

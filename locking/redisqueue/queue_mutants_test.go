@@ -30,7 +30,7 @@ func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
 		"one reader at a time":           {"if owner:sub(1, 1) == 's' then serve(i) end", "", "readers next to each other begin together"},
 		"an expiry tells no waiter":      {"if #late > 0 then serve(i) end", "", "the end of a lease wakes the first waiter at the next request"},
 		"a permit too many":              {room, "redis.call('ZCOUNT', queue[i], '-inf', '(0') <= limit", "a permit is released once"},
-		"anyone overtakes":               {overtakes, "not", "writers do not overtake a reader"},
+		"all overtake":                   {overtakes, "not", "writers do not overtake a reader"},
 		"readers overtake":               {overtakes, "who and who:sub(1, 1) == 's' and who ~= owner or not", "readers do not overtake a writer"},
 		"writers overtake":               {overtakes, "who and who:sub(1, 1) == 'x' and who ~= owner or not", "writers do not overtake a reader"},
 		"more than n":                    {room, "true", "at most n hold a key"},
