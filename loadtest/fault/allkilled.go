@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// AllKilled kills all servers of a service at once, as when the power of a rack fails, and starts them again. No member of
-// a cluster is left that has in memory what the others had not written.
+// AllKilled kills all servers of a service at once, and starts them again. No member of a cluster is left that has in memory
+// what the others had not written. It is less than a power failure: the kernel keeps what a killed server has written, whether
+// it was synced or not. Writes without a sync are lost only on a file system that forgets them, such as LazyFS, which needs FUSE.
 type AllKilled struct {
 	Servers []Server
 	Times   int
