@@ -93,7 +93,7 @@ func proven(t *testing.T, args ...string) (report loadtest.Report) {
 	if _, err := os.Stat(filepath.Join(folder, "index.html")); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(out, "requests") || !strings.Contains(out, "index.html") {
+	if !strings.Contains(out, "writes") || !strings.Contains(out, "index.html") {
 		t.Errorf("printed:\n%s", out)
 	}
 	return report

@@ -176,6 +176,9 @@ func (r result) Bar() *bar {
 	}
 }
 
+// writes is what the tables count, and how it differs from what vegeta prints of the same run.
+const writes = "writes: keys, each once. (go tool vegeta report counts planned requests: second copies and reads too, no retry, no follow-up.)"
+
 // Table prints a table for each flow, and the crash matrices.
 func Table(w io.Writer, r loadtest.Report) error {
 	for i, group := range groups(r) {
@@ -185,6 +188,9 @@ func Table(w io.Writer, r loadtest.Report) error {
 		if err := group.table(w); err != nil {
 			return err
 		}
+	}
+	if len(r.Scenarios) > 0 {
+		fmt.Fprintln(w, writes)
 	}
 	if err := cellTables(w, r); err != nil || r.CalledOff() == "" {
 		return err
@@ -280,7 +286,7 @@ func (g group) table(w io.Writer) error {
 		fmt.Fprintln(w, g.Name)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\trequests\tok\trejected\tunknown\toverlaps\tper s\tp50 ms\tp99 ms\t\n", g.Number)
+	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\twrites\tok\trejected\tunknown\toverlaps\tper s\tp50 ms\tp99 ms\t\n", g.Number)
 	for _, s := range g.Results {
 		mark := "ok"
 		if !s.AsExpected {

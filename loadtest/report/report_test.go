@@ -267,7 +267,7 @@ func TestTable_MarksWhatIsNotAsExpected(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSpace(table.String()), "\n")
-	if len(rows) != 3 || !strings.Contains(rows[1], " ok ") || !strings.Contains(rows[2], "NOT AS EXPECTED") {
+	if len(rows) != 4 || !strings.Contains(rows[0], " writes ") || !strings.Contains(rows[1], " ok ") || !strings.Contains(rows[2], "NOT AS EXPECTED") || rows[3] != writes {
 		t.Errorf("%s", table.String())
 	}
 }

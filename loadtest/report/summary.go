@@ -20,7 +20,7 @@ func Summary(w io.Writer, r loadtest.Report) error {
 	if checked := r.Linearized(); checked != "" {
 		fmt.Fprintf(&text, "%s\n\n", cell(checked))
 	}
-	fmt.Fprintln(&text, "| scenario | expected | verdict | requests | ok | rejected | unknown | overlaps | per s | p99 ms |")
+	fmt.Fprintln(&text, "| scenario | expected | verdict | writes | ok | rejected | unknown | overlaps | per s | p99 ms |")
 	fmt.Fprintln(&text, "|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
 	for _, s := range r.Scenarios {
 		mark := "✅"
