@@ -130,8 +130,9 @@ type Gauge struct{ Done, Over, There int64 }
 
 // Curve is a line in the plot of the samples.
 type Curve struct {
-	Class string // "line true" or "line shelf": how it is drawn
-	Of    func(judge.Sample) int64
+	Name   string
+	Dashed bool
+	Of     func(judge.Sample) int64
 }
 
 // Story shows how a violation came about, as time lines with text above them.

@@ -23,6 +23,7 @@ import (
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
+	"shop/cmd/shop/lab/uplot"
 	"shop/loadtest"
 	"shop/loadtest/judge"
 	"shop/loadtest/linear"
@@ -92,15 +93,19 @@ func writeAttack(folder string, of *loadtest.Result) error {
 //go:embed report.html
 var pageText string
 
-// page is self-contained: it has no script, no font and no external address.
+//go:embed plot.js
+var plotJS string
+
+// page is self-contained: its scripts are in it, and it loads nothing.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"px":       func(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") },
-	"add":      func(a, b float64) float64 { return a + b },
 	"anchor":   func(name string) string { return strings.NewReplacer("/", "-", "+", "-").Replace(name) },
 	"first":    first,
 	"groups":   groups,
-	"drawbars": drawBars,
+	"timeline": newTimeline,
 	"evidence": cellTitle,
+	"css":      func() template.CSS { return template.CSS(uplot.CSS) },
+	"script":   func() template.JS { return template.JS(uplot.JS + plotJS) },
 	"path":     func(folder, file string) string { return url.PathEscape(folder) + "/" + url.PathEscape(file) },
 }).Parse(pageText))
 

@@ -5,6 +5,7 @@ package report
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"shop/cmd/shop/lab/uplot"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/judge"
@@ -20,6 +22,7 @@ import (
 	"shop/loadtest/scenario/inventory"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
+	"shop/locking/locktest"
 )
 
 // exampleReport has a control that was caught, and a safe strategy under a fault.
@@ -209,7 +212,7 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 		`id="inventory-naive-none"`, "There were 1 units of", "replica 1 sells 1", "1 of 1 sold", "replica 2 sells 1", "2 of 1 sold",
 		"Keys decided", "From the planned start of a key", "Units left", "drop-00&lt;b&gt;", // text from outside is escaped
 		`title="keys of writes`, "20.5",
-		`id="inventory-redis-row-redis-down"`, `class="band"`, "redis killed", "No run proves that there is no error",
+		`id="inventory-redis-row-redis-down"`, `"faults":[[0.1,0.2]]`, "redis killed", "No run proves that there is no error",
 	} {
 		at := strings.Index(page[last+1:], piece)
 		if at < 0 {
@@ -221,13 +224,30 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 
 func TestHTML_IsSelfContained(t *testing.T) {
 	page := renderHTML(t, exampleReport())
-	for _, forbidden := range []string{`(?i)https?:`, `(?i)<script`, `(?i)<link`, `(?i)<img`, `(?i)@import`, `(?i)url\(`, `="//`, `ZgotmplZ`, `NaN`, `Inf\b`} {
+	if !strings.Contains(page, uplot.JS) || !strings.Contains(page, uplot.CSS) || strings.Count(page, "<script>draw(") != 5 {
+		t.Error("the page draws no plots, or not those of two scenarios, of which one has samples")
+	}
+	page = strings.Replace(page, uplot.JS, "", 1)
+	for _, forbidden := range []string{`(?i)https?:`, `(?i)<script[^>]`, `(?i)\bfetch\b`, `(?i)\bimport\b`, `(?i)<link`, `(?i)<img`, `(?i)@import`, `(?i)url\(`, `="//`, `ZgotmplZ`, `NaN`, `Inf\b`} {
 		if found := regexp.MustCompile(forbidden).FindString(page); found != "" {
 			t.Errorf("%q is on the page", found)
 		}
 	}
 	if !strings.Contains(page, "prefers-color-scheme: dark") {
 		t.Error("no dark mode")
+	}
+}
+
+func TestHTML_ABrowserDrawsEachPlot(t *testing.T) {
+	locktest.Slow(t, "it starts a browser")
+	file := filepath.Join(t.TempDir(), "index.html")
+	if err := os.WriteFile(file, []byte(renderHTML(t, exampleReport())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := exec.CommandContext(t.Context(), "chromium", "--headless", "--no-sandbox", "--user-data-dir="+t.TempDir(),
+		"--window-size=1180,5000", "--virtual-time-budget=20000", "--dump-dom", file).Output()
+	if n := strings.Count(string(drawn), "<canvas"); err != nil || n != 5 {
+		t.Errorf("%d plots, want 5 (%v)\nis chromium installed? apt-get install chromium", n, err)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestHTML_ShowsBothFlows(t *testing.T) {
 	for _, piece := range []string{
 		"3 scenarios, 8 operations, 1 fault: no violation in 1 safe one, both known-bad ones caught.",
 		"transfer must succeed again within 5s", "<h2", "inventory", "oversold", "<h2", "transfer", "drift", `<span class="over">60</span>`,
-		`id="transfer-naive-none"`, "in transfer", "balances are off by 60", `class="loss"`, "Minor units by which balances differ",
+		`id="transfer-naive-none"`, "in transfer", "balances are off by 60", `"name":"drift","color":"bad"`, "Minor units by which balances differ",
 		account1, "a failpoint killed at after-key", "of these, refused by PostgreSQL: an SQL error, or no row matched",
 	} {
 		at := strings.Index(page[last+1:], piece)
@@ -96,14 +96,12 @@ func TestHTML_ShowsBothFlows(t *testing.T) {
 	}
 }
 
-func TestDrift_IsALineWithinItsPlot(t *testing.T) {
+func TestDrift_IsALineThatIsRedWhereMoneyIsLost(t *testing.T) {
 	r := result{bothFlows().Scenarios[2]}
-	c := r.Levels()
-	within(t, c)
-	if diff := cmp.Diff([]string{"line true"}, classes(c)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if top := c.YTicks[len(c.YTicks)-1].Label; top != "60" {
-		t.Errorf("the scale ends at %s, want 60", top)
+	for drift, color := range map[int64]string{60: "bad", 0: "ok"} {
+		r.Violations["drift"] = drift
+		if diff := cmp.Diff([]line{{Name: "drift", Color: color, Values: []any{int64(0), int64(60)}}}, r.Levels().Lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

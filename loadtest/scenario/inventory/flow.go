@@ -92,8 +92,8 @@ func New() *loadtest.Flow {
 				return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
 			},
 			Curves: []loadtest.Curve{
-				{Class: "line true", Of: func(s judge.Sample) int64 { return s.Total().True }},
-				{Class: "line shelf", Of: func(s judge.Sample) int64 { return s.Total().Says }},
+				{Name: "after all orders", Of: func(s judge.Sample) int64 { return s.Total().True }},
+				{Name: "in the table", Dashed: true, Of: func(s judge.Sample) int64 { return s.Total().Says }},
 			},
 			Words: loadtest.Words{
 				Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",

@@ -52,7 +52,7 @@ const DriftLevel = "drift"
 func Shown(guard, clients string, workload func(traffic.Plan) string, summary func(loadtest.Result) string) loadtest.Shown {
 	return loadtest.Shown{
 		Guard: guard, Workload: workload, Summary: summary,
-		Curves: []loadtest.Curve{{Class: "line true", Of: func(s judge.Sample) int64 {
+		Curves: []loadtest.Curve{{Name: "drift", Of: func(s judge.Sample) int64 {
 			n, _ := s.Level(DriftLevel)
 			return n
 		}}},
