@@ -4,6 +4,10 @@ const shown = new Map(); // by element
 const sight = new IntersectionObserver((list) => list.forEach((e) => (e.isIntersecting ? show : hide)(e.target)), { rootMargin: "300px" });
 const redraw = () => [...shown.keys()].forEach((element) => { hide(element); show(element); });
 addEventListener("resize", redraw);
+addEventListener("beforeprint", () => { // paper has all of them
+  sight.disconnect();
+  document.querySelectorAll(".plot").forEach(show);
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
 // draw is called by a script in the figure of a plot.
