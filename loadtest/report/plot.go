@@ -44,7 +44,7 @@ func (r result) newChart(unit string) chart {
 	}
 	c := chart{Until: seconds(until), Unit: unit, bin: max(shortest, (until/binsMost + shortest - 1).Truncate(shortest))}
 	for from := time.Duration(0); from <= until; from += c.bin {
-		c.At = append(c.At, seconds(from+c.bin/2))
+		c.At = append(c.At, seconds(min(until, from+c.bin/2)))
 	}
 	for _, e := range r.Events {
 		c.Faults = append(c.Faults, [2]float64{seconds(e.At.Sub(r.Epoch)), seconds(e.Until.Sub(r.Epoch))})

@@ -27,10 +27,11 @@ function show(element) {
   const color = (name) => getComputedStyle(element).getPropertyValue("--" + name);
   const text = (v) => (v == null ? "" : unit === "ms" && v >= 1000 ? `${+(v / 1000).toFixed(1)} s` : `${v}${unit && ` ${unit}`}`);
   const axis = { stroke: color("soft"), font: "11px system-ui", grid: { stroke: color("grid"), width: 1 }, ticks: { show: false } };
+  const decades = (u, list) => list.map((v) => (unit !== "ms" || Number.isInteger(Math.log10(v)) ? v : null));
   const shade = (u) => (faults ?? []).forEach(([from, to]) => {
     const left = u.valToPos(from, "x", true), right = u.valToPos(Math.min(to, until), "x", true);
     u.ctx.fillStyle = color("fault") + "29";
-    u.ctx.fillRect(left, u.bbox.top, Math.max(1, right - left), u.bbox.height);
+    u.ctx.fillRect(left, u.bbox.top, Math.max(2, right - left), u.bbox.height);
   });
   const below = (u) => { // what is below 0
     const { top, height } = u.bbox, zero = (u.valToPos(0, "y", true) - top) / height;
@@ -48,7 +49,7 @@ function show(element) {
         : { range: (u, low, high) => uPlot.rangeNum(Math.min(0, low), Math.max(1, high), { min: { pad: 0.1, soft: 0, mode: 1 }, max: { pad: 0.05 } }) },
     },
     axes: [{ ...axis, size: 24, space: 60, values: (u, list) => list.map((v) => `${v} s`) },
-      { ...axis, size: 52, space: 34, values: (u, list) => list.map(text) }],
+      { ...axis, size: 52, space: 34, grid: { ...axis.grid, filter: decades }, values: (u, list) => list.map(text) }],
     cursor: { y: false, drag: { x: false } },
     hooks: { drawClear: [shade] },
     series: [{ label: "at", value: (u, v) => (v == null ? "" : `${v} s`) }, ...lines.map((line) => ({
