@@ -29,7 +29,7 @@ mutants: build ## proof of the proof: it must catch each service with one plante
 	$(call timed,mutants,$(STACK) -- bin/mutants --unchanged)
 
 tenth: build ## a tenth of the mutants, a different tenth each day
-	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
+	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth $$(date -u +%F))
 
 # Its Redis keeps no data, and starts again when it ends: the lab may kill it.
 run: build ## the servers and one replica, and a page that shows a race; Ctrl-C stops them

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"shop/loadtest"
 )
 
 func TestJudge_OnlyTheNamedInvariantCatches(t *testing.T) {
@@ -39,7 +41,7 @@ func TestJudge_OnlyTheNamedInvariantCatches(t *testing.T) {
 }
 
 func TestUnchanged_MustBeSafe(t *testing.T) {
-	if j := unchanged(finding{Flow: "inventory", Verdict: "safe"}); !j.word.good() {
+	if j := unchanged(loadtest.Result{Verdict: "safe"}); !j.word.good() {
 		t.Errorf("%+v", j)
 	}
 	for _, verdict := range []string{"violated", "void"} {
