@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,97 +17,96 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
 
 	"shop/wallet"
 )
 
-type settings struct {
-	rows int
-	shop string
-}
-
 func main() {
-	var s settings
-	flag.IntVar(&s.rows, "rows", 3_000_000, "orders, accounts, transfers, clients, and operations of wallets; at least 1000")
-	flag.StringVar(&s.shop, "shop", "bin/shop", "the program")
+	var rows int
+	flag.IntVar(&rows, "rows", 3_000_000, "orders, accounts, transfers, clients, and operations of wallets; at least 1000")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
+	if err := run(ctx, rows, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "size:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
-	for _, name := range []string{"SHOP_POSTGRES_URL", "SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS", "SHOP_MONGO_URL"} {
-		if os.Getenv(name) == "" {
-			return fmt.Errorf("%s is not set: start the servers with make size", name)
-		}
-	}
-	if s.rows < 1000 {
+// commands are what an operator types, in an order in which each finds its work.
+var commands = []struct{ args, what string }{
+	{"migrate", "`shop migrate` that builds an index of the movements, one of the accounts and four of the wallets"},
+	{"migrate --grant-to CLERK", "`shop migrate --grant-to`"},
+	{"seed", "`shop seed`"},
+	{"client list", "`shop client list`"},
+	{"audit", "`shop audit`"},
+	{"fence-epoch", "`shop fence-epoch` that moves every account"},
+	{"fence-epoch", "`shop fence-epoch` again"},
+	{"batch", "`shop batch` that adds up a day, and purges a key of each order and a tenth of the operations"},
+	{"batch", "`shop batch` again"},
+}
+
+func run(ctx context.Context, rows int, out io.Writer) error {
+	if rows < 1000 {
 		return errors.New("--rows must be at least 1000")
 	}
-	if s.shop, err = filepath.Abs(s.shop); err != nil {
-		return err
+	s, err := open(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; make size starts the servers", err)
 	}
-	st, err := openStores(ctx, os.Getenv("SHOP_POSTGRES_URL"), os.Getenv("SHOP_MONGO_URL"))
+	defer s.drop()
+	err = s.shop(ctx, "migrate")
+	if err == nil {
+		err = seed(ctx, s.conn, s.db, rows)
+	}
+	if err == nil {
+		err = s.age(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	defer st.drop()
-	t := table{settings: s, stores: st, out: out, progress: progress}
-	if _, err := t.run(ctx, "migrate"); err != nil {
-		return err
+	fmt.Fprintf(out, "| command | with %d rows |\n|---|---|\n", rows)
+	for _, c := range commands {
+		begun := time.Now()
+		if err := s.shop(ctx, strings.ReplaceAll(c.args, "CLERK", s.name)); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "| %s | %.1f s |\n", c.what, time.Since(begun).Seconds())
 	}
-	begun := time.Now()
-	if err := st.seed(ctx, s.rows); err != nil {
-		return err
-	}
-	fmt.Fprintf(progress, "size: %d rows seeded in %.0f s\n", s.rows, time.Since(begun).Seconds())
-	return t.measure(ctx)
+	return nil
 }
 
-// stores are a schema and a database of MongoDB of this run alone.
+// stores are a schema, a role and a database of MongoDB of this run alone.
 type stores struct {
-	name        string
-	postgresURL string
-	mongoURL    string
-	conn        *pgx.Conn
-	db          *mongo.Database
-	window      any // of MongoDB's snapshots, before the run
+	name string // of all three
+	env  []string
+	conn *pgx.Conn
+	db   *mongo.Database
 }
 
-func openStores(ctx context.Context, postgresURL, mongoURL string) (*stores, error) {
+func open(ctx context.Context) (*stores, error) {
 	s := &stores{name: "size_" + strings.ToLower(rand.Text()[:8])}
-	p, err := url.Parse(postgresURL)
-	if err != nil {
-		return nil, errors.New("SHOP_POSTGRES_URL is not a URL")
+	p, wrongPostgres := url.Parse(os.Getenv("SHOP_POSTGRES_URL"))
+	m, wrongMongo := url.Parse(os.Getenv("SHOP_MONGO_URL"))
+	if wrongPostgres != nil || wrongMongo != nil || p.Host == "" || m.Host == "" {
+		return nil, errors.New("SHOP_POSTGRES_URL or SHOP_MONGO_URL is not a URL")
 	}
 	query := p.Query()
 	query.Set("search_path", s.name)
-	p.RawQuery = query.Encode()
-	m, err := url.Parse(mongoURL)
-	if err != nil {
-		return nil, errors.New("SHOP_MONGO_URL is not a URL")
-	}
-	m.Path = "/" + s.name
-	s.postgresURL, s.mongoURL = p.String(), m.String()
-	if s.conn, err = pgx.Connect(ctx, s.postgresURL); err != nil {
-		return nil, err
-	}
-	if _, err := s.conn.Exec(ctx, "CREATE SCHEMA "+s.name); err != nil {
-		return nil, err
-	}
-	o, err := wallet.ClientOptions(s.mongoURL)
+	p.RawQuery, m.Path = query.Encode(), "/"+s.name
+	s.env = append(os.Environ(), "SHOP_POSTGRES_URL="+p.String(), "SHOP_MONGO_URL="+m.String(), "SHOP_LOCK_PREFIX="+s.name)
+	o, err := wallet.ClientOptions(m.String())
 	if err != nil {
 		return nil, err
 	}
@@ -115,49 +115,110 @@ func openStores(ctx context.Context, postgresURL, mongoURL string) (*stores, err
 		return nil, err
 	}
 	s.db = client.Database(s.name)
-	get := bson.D{{Key: "getParameter", Value: 1}, {Key: snapshotWindow, Value: 1}}
-	var had bson.M
-	if err := client.Database("admin").RunCommand(ctx, get).Decode(&had); err != nil {
+	// How long MongoDB keeps a snapshot is the default; compose/local has less.
+	window := bson.D{{Key: "setParameter", Value: 1}, {Key: "minSnapshotHistoryWindowInSeconds", Value: 300}}
+	if err := client.Database("admin").RunCommand(ctx, window).Err(); err != nil {
 		return nil, err
 	}
-	s.window = had[snapshotWindow]
-	return s, s.keepSnapshots(ctx, 300) // the default; compose/local has less
+	if s.conn, err = pgx.Connect(ctx, p.String()); err != nil {
+		return nil, err
+	}
+	_, err = s.conn.Exec(ctx, "CREATE SCHEMA "+s.name+"; CREATE ROLE "+s.name)
+	return s, err
 }
 
-const snapshotWindow = "minSnapshotHistoryWindowInSeconds"
-
-// keepSnapshots sets how long MongoDB keeps a snapshot, in seconds.
-func (s *stores) keepSnapshots(ctx context.Context, seconds any) error {
-	set := bson.D{{Key: "setParameter", Value: 1}, {Key: snapshotWindow, Value: seconds}}
-	return s.db.Client().Database("admin").RunCommand(ctx, set).Err()
+// age makes the tables those of the version before their last indexes, as an upgrade finds them.
+func (s *stores) age(ctx context.Context) error {
+	_, err := s.conn.Exec(ctx, `
+DROP INDEX accounts_by_owner;
+DELETE FROM transfer_goose_version WHERE version_id = 4;
+DROP INDEX stock_movements_by_time;
+ALTER TABLE roll_ups DROP upto_time, DROP upto_id, ADD upto text NOT NULL DEFAULT '';
+DELETE FROM inventory_goose_version WHERE version_id >= 6;`)
+	return errors.Join(err,
+		s.db.Collection("wallet_operations").Indexes().DropAll(ctx),
+		s.db.Collection("wallet_entries").Indexes().DropAll(ctx))
 }
 
 // drop removes everything, after a signal too.
 func (s *stores) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, _ = s.conn.Exec(ctx, "DROP SCHEMA "+s.name+" CASCADE")
-	_ = s.conn.Close(ctx)
-	_ = s.db.Drop(ctx)
-	_ = s.keepSnapshots(ctx, s.window)
-	_ = s.db.Client().Disconnect(ctx)
-}
-
-// table runs the commands, and prints a row for each.
-type table struct {
-	settings
-	*stores
-	out, progress io.Writer
-}
-
-// run runs a command of the shop, and returns what it has printed.
-func (t *table) run(ctx context.Context, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, t.shop, args...)
-	c.Env = append(os.Environ(), "SHOP_POSTGRES_URL="+t.postgresURL, "SHOP_MONGO_URL="+t.mongoURL, "SHOP_LOCK_PREFIX="+t.name)
-	var out strings.Builder
-	c.Stdout, c.Stderr = &out, io.MultiWriter(&out, t.progress)
-	if err := c.Run(); err != nil {
-		return "", fmt.Errorf("shop %s: %w\n%s", strings.Join(args, " "), err, out.String())
+	_, err := s.conn.Exec(ctx, "DROP SCHEMA "+s.name+" CASCADE; DROP OWNED BY "+s.name+"; DROP ROLE "+s.name)
+	if err := errors.Join(err, s.conn.Close(ctx), s.db.Drop(ctx), s.db.Client().Disconnect(ctx)); err != nil {
+		fmt.Fprintln(os.Stderr, "size:", err)
 	}
-	return out.String(), nil
+}
+
+// shop runs a command.
+func (s *stores) shop(ctx context.Context, args string) error {
+	c := exec.CommandContext(ctx, "bin/shop", strings.Fields(args)...)
+	c.Env = s.env
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("shop %s: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+var (
+	//go:embed inventory.sql
+	inventorySQL string
+	//go:embed transfer.sql
+	transferSQL string
+)
+
+// seedPage is how many operations a wallet has. They are inserted at a time; a tenth of them are refusals.
+const seedPage = 1000
+
+// seed fills the tables and the collections. Everything is older than a key is kept, and every invariant holds.
+func seed(ctx context.Context, conn *pgx.Conn, db *mongo.Database, rows int) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Hour) // in place of the client's limit, which is that of a request
+	defer cancel()
+	stores, ctx := errgroup.WithContext(ctx)
+	stores.SetLimit(5) // PostgreSQL, and four wallets
+	stores.Go(func() error {
+		sql := strings.ReplaceAll(inventorySQL+transferSQL, "{{rows}}", strconv.Itoa(rows))
+		if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			return fmt.Errorf("seed PostgreSQL: %w", err)
+		}
+		_, err := conn.Exec(ctx, "VACUUM ANALYZE")
+		return err
+	})
+	for range rows / seedPage {
+		stores.Go(func() error { return seedWallet(ctx, db) })
+	}
+	return stores.Wait()
+}
+
+func seedWallet(ctx context.Context, db *mongo.Database) error {
+	id, client, at := uuid.New(), uuid.New(), time.Now().Add(-3*24*time.Hour)
+	var operations, entries []bson.M
+	for i := range seedPage {
+		o := bson.M{
+			"_id": uuid.New(), "client": client, "key": strconv.Itoa(i), "fingerprint": make([]byte, 32), "kind": wallet.Credit,
+			"wallet": id, "amount": int64(1), "bonus": int64(0), "status": 201, "body": []byte("{}"), "createdAt": at,
+		}
+		if i < seedPage/10 {
+			o["kind"], o["status"], o["refused"] = wallet.Debit, 409, "insufficient-funds"
+		} else {
+			entries = append(entries, bson.M{"_id": bson.NewObjectID(), "operation": o["_id"], "wallet": id, "delta": int64(1), "createdAt": at})
+		}
+		operations = append(operations, o)
+	}
+	owned := bson.M{
+		"_id": id, "owner": client, "currency": "EUR", "opening": int64(0), "balance": int64(len(entries)),
+		"lockId": bson.NewObjectID(), "createdAt": at, "updatedAt": at,
+	}
+	unordered := options.InsertMany().SetOrdered(false)
+	_, err := db.Collection("wallets").InsertOne(ctx, owned)
+	if err == nil {
+		_, err = db.Collection("wallet_entries").InsertMany(ctx, entries, unordered)
+	}
+	if err == nil {
+		_, err = db.Collection("wallet_operations").InsertMany(ctx, operations, unordered)
+	}
+	if err != nil {
+		return fmt.Errorf("seed MongoDB: %w", err)
+	}
+	return nil
 }

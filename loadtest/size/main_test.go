@@ -32,8 +32,7 @@ func TestSeed_EveryInvariantHolds(t *testing.T) {
 	if err := wallet.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	s := stores{conn: conn, db: db}
-	if err := s.seed(t.Context(), rows); err != nil {
+	if err := seed(t.Context(), conn, db, rows); err != nil {
 		t.Fatal(err)
 	}
 	audits := map[string]map[string]int64{}
