@@ -54,7 +54,7 @@ function show(element) {
     hooks: { drawClear: [shade] },
     series: [{ label: "at", value: (u, v) => (v == null ? "" : `${v} s`) }, ...lines.map((line) => ({
       label: line.name, stroke: color(line.color), width: 2, dash: line.dashed ? [5, 4] : undefined, points: { show: false },
-      fill: Math.min(...line.values) < 0 ? below : undefined, fillTo: 0, value: (u, v) => text(v),
+      fill: line.values.some((v) => v < 0) ? below : undefined, fillTo: 0, value: (u, v) => text(v),
     }))],
   }, [at ?? [], ...lines.map((line) => line.values)], element));
 }
