@@ -55,7 +55,7 @@ func New() *loadtest.Flow {
 		Postcheck: func(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 			findings := invariant.Findings{}
 			findings.Add("I-LIVE", buyAgain(ctx, t.Run, Products(t.Plan))...)
-			offend(ctx, t.Run)
+			t.Offend(ctx, nil, attacks)
 			return findings
 		},
 		Audit:  audit,
@@ -284,7 +284,7 @@ func buyAgain(ctx context.Context, run *traffic.Run, stock []Stock) []string {
 		}
 		for n, r := range settle("cancellation", back) {
 			lines := cart(r.Intent)
-			again = append(again, intend("final-"+lines[0].SKU, n%clients, Buy, "/v1/orders", lines, buyBody(lines)))
+			again = append(again, buyIntent("final-"+lines[0].SKU, n%clients, lines...))
 		}
 		settle("purchase", again)
 	}

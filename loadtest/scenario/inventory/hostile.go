@@ -3,79 +3,66 @@
 package inventory
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"shop/loadtest/traffic"
 )
 
-// missingEvery: one in this many purchases comes with a request about an object that does not exist.
-const missingEvery = 50
+// One in offenceEvery purchases comes with an offence. Each kind of attack follows one in attackEvery purchases.
+const (
+	offenceEvery = 50
+	attackEvery  = 30
+)
 
-// missing returns requests about orders and products that do not exist, and purchases in two
-// currencies, which are invalid.
-func missing(random *rand.Rand, load traffic.Load, n int) (requests []traffic.ScheduledRequest) {
-	for i := 0; i < n; i += missingEvery {
-		none := traffic.Record{Made: traffic.DrawID(random)}
-		none.Of = []Stock{priced(0, 1)}
-		key, client := fmt.Sprintf("absent-%d-%06d", load.Seed, i), random.IntN(clients)
-		unknown, mixed := []Stock{{SKU: "no-such", Quantity: 1}}, []Stock{priced(0, 1), priced(drops-1, 1)}
-		intent := []*traffic.Intent{
-			readIntent(key, client, Read{Order: none.Made}).Denied("not-found"),
-			cancelIntent(key, client, none).Denied("not-found"),
-			intend(key, client, Buy, "/v1/orders", unknown, buyBody(unknown)).Denied("not-found"),
-			readIntent(key, client, Read{SKU: "no-such"}).Denied("not-found"),
-			intend(key, client, Buy, "/v1/orders", mixed, buyBody(mixed)).Denied("invalid-request"),
-		}[i/missingEvery%5]
-		requests = append(requests, traffic.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: intent})
+// offence returns a request about an order or a product that does not exist, or a purchase in two currencies, which is
+// invalid.
+func offence(k int, client int, key string, none uuid.UUID) *traffic.Intent {
+	order := traffic.Record{Intent: traffic.Intent{Of: []Stock{priced(0, 1)}}, Made: none}
+	kinds := []*traffic.Intent{
+		readIntent(key, client, Read{Order: none}).Denied("not-found"),
+		cancelIntent(key, client, order).Denied("not-found"),
+		buyIntent(key, client, Stock{SKU: "no-such", Quantity: 1}).Denied("not-found"),
+		readIntent(key, client, Read{SKU: "no-such"}).Denied("not-found"),
+		buyIntent(key, client, priced(0, 1), priced(drops-1, 1)).Denied("invalid-request"),
 	}
-	return requests
+	return kinds[k%len(kinds)]
 }
 
-// attackEvery: each kind of forbidden request follows one in this many purchases.
-const attackEvery = 30
+// attacks are the requests that are not allowed after a purchase or a cancellation.
+var attacks = map[traffic.Action][]traffic.Forbidden{
+	Buy:    {strangerReads, strangerCancels, reusedForCart, reusedForCancel},
+	Cancel: {strangerReads, cancelAgain},
+}
 
-// followUp returns the requests that an answer leads to. The buyer reads each order. Another
-// client reads or cancels some orders. Some keys are reused for another cart or for a
-// cancellation. Some orders are cancelled twice at once, and once more after that, and
-// then their unit is bought again.
+// followUp returns the requests that an answer leads to. The buyer reads each order. Some are attacked. Some orders are
+// cancelled twice at once, and once more after that, and then their unit is bought again.
 func followUp(r traffic.Record) (next []traffic.ScheduledRequest) {
 	random := traffic.RandomFor(r.Key)
-	add := func(i *traffic.Intent) {
-		next = append(next, traffic.Soon(random, i))
-	}
-	ok := r.Outcome == traffic.OK
-	switch planned := strings.HasPrefix(r.Key, "buy-"); {
-	case r.Action == Buy && ok && planned:
+	add := func(i *traffic.Intent) { next = append(next, traffic.Soon(random, i)) }
+	ok, planned := r.Outcome == traffic.OK, strings.HasPrefix(r.Key, "buy-")
+	switch {
+	case planned && ok:
 		add(readIntent("read-"+r.Key, r.Client, Read{Order: r.Made}))
-		switch random.IntN(attackEvery) {
-		case 0:
+		if random.IntN(attackEvery) == 0 {
 			return append(next, twice(random, r)...)
-		case 1:
-			add(strangerReads(r))
-		case 2:
-			add(strangerCancels(r))
-		case 3:
-			add(reusedForCart(r))
-		case 4:
-			add(reusedForCancel(r))
 		}
-	case r.Refused("out-of-stock") && planned && random.IntN(attackEvery) == 0:
-		add(reusedForCart(r))
+		return append(next, traffic.OneOf(random, attackEvery, r, attacks[Buy]...)...)
+	case planned && r.Refused("out-of-stock"):
+		return traffic.OneOf(random, attackEvery, r, reusedForCart)
 	case r.Action == Cancel && ok && strings.HasPrefix(r.Key, "twice-"):
 		add(cancelAgain(r))
 		first := random.IntN(replicas)
 		for n := range replicas { // at each replica: one of them may have kept the order as it was
-			read := traffic.Soon(random, readIntent(fmt.Sprintf("read-%d-%s", n, r.Key), r.Client, Read{Order: r.Made}))
-			read.Replica = first + n
-			next = append(next, read)
+			add(readIntent(fmt.Sprintf("read-%d-%s", n, r.Key), r.Client, Read{Order: r.Made}))
+			next[len(next)-1].Replica = first + n
 		}
-		lines := cart(r.Intent)
-		add(intend("again-"+r.Key, r.Client, Buy, "/v1/orders", lines, buyBody(lines)))
+		add(buyIntent("again-"+r.Key, r.Client, cart(r.Intent)...))
 	}
 	return next
 }
@@ -117,34 +104,10 @@ func cancelAgain(cancelled traffic.Record) *traffic.Intent {
 func reusedForCart(r traffic.Record) *traffic.Intent {
 	lines := slices.Clone(cart(r.Intent))
 	lines[0].Quantity++
-	i := intend("reuse-"+r.Key, r.Client, Buy, "/v1/orders", lines, buyBody(lines))
-	i.SharedKey = r.IdempotencyKey()
-	return i.Denied("idempotency-key-reused")
+	return buyIntent("reuse-"+r.Key, r.Client, lines...).Reusing(r)
 }
 
 // reusedForCancel cancels an order under the key of its purchase.
 func reusedForCancel(bought traffic.Record) *traffic.Intent {
-	i := cancelIntent("reuse-cancel-"+bought.Key, bought.Client, bought)
-	i.SharedKey = bought.IdempotencyKey()
-	return i.Denied("idempotency-key-reused")
-}
-
-// offend sends, after the load, each kind of forbidden request for a confirmed and a cancelled
-// order. I-DENY checks the answers.
-func offend(ctx context.Context, run *traffic.Run) {
-	send := func(from traffic.Record, kinds ...func(traffic.Record) *traffic.Intent) {
-		for n, kind := range kinds {
-			run.Settle(ctx, n, kind(from))
-		}
-	}
-	records := run.History.Records()
-	last := func(prefix string) int {
-		return slices.IndexFunc(records, func(r traffic.Record) bool { return r.Outcome == traffic.OK && strings.HasPrefix(r.Key, prefix) })
-	}
-	if bought := last("final-"); bought >= 0 {
-		send(records[bought], strangerReads, strangerCancels, reusedForCart, reusedForCancel)
-	}
-	if cancelled := last("cancel-"); cancelled >= 0 {
-		send(records[cancelled], strangerReads, cancelAgain)
-	}
+	return cancelIntent("reuse-cancel-"+bought.Key, bought.Client, bought).Reusing(bought)
 }

@@ -104,7 +104,7 @@ func dropsIn(load traffic.Load) int {
 func NewPlan(load traffic.Load) traffic.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	products := dropsIn(load)
-	wanted, single := make([]int64, products), make([]int64, products)
+	wanted, single := map[string]int64{}, map[string]int64{}
 	plan := traffic.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	burst, hot := 0, 0 // hot is the product of the burst: the first or the second on sale
@@ -115,50 +115,42 @@ func NewPlan(load traffic.Load) traffic.Plan {
 			burst, hot = m.Burst, traffic.Uneven(random, 2)
 		}
 		want := drawCart(random, onSale(m.At, load), hot)
-		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
+		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want...)
 		intent.GivesUp = random.IntN(traffic.GiveUpEvery) == 0
 		if other := plan.SameKey(); other != nil {
 			intent.Client, intent.SharedKey = (other.Client+1)%clients, other.Key
 		}
 		if !intent.GivesUp {
 			for _, line := range want {
-				wanted[line.drop] += line.units
+				wanted[line.SKU] += line.Quantity
 			}
-			if len(want) == 1 && want[0].units == 1 {
-				single[want[0].drop]++
+			if len(want) == 1 && want[0].Quantity == 1 {
+				single[want[0].SKU]++
 			}
 		}
 		plan.Add(random, load.Replicas, traffic.ScheduledRequest{At: m.At, Replica: m.Replica, Intent: intent})
 	}
 	var given []Stock
 	for d := range products {
-		given = append(given, priced(d, min(wanted[d]/2, single[d])))
+		given = append(given, priced(d, min(wanted[sku(d)]/2, single[sku(d)])))
 	}
 	plan.Given = given
-	plan.AddBeside(looks(random, load, 2*n)...)
-	plan.AddBeside(missing(random, load, n)...)
+	lists := listEvery(load)
+	plan.AddBeside(load.Spread(random, "look", 2*n, 1, func(i int, key string) *traffic.Intent {
+		if i%lists == 0 {
+			return readIntent(key, random.IntN(clients), Read{})
+		}
+		return readIntent(key, random.IntN(clients), Read{SKU: sku(onSale(load.At(i, 2*n), load)[random.IntN(2)])})
+	})...)
+	plan.AddBeside(load.Spread(random, "offence", n, offenceEvery, func(k int, key string) *traffic.Intent {
+		return offence(k, random.IntN(clients), key, traffic.DrawID(random))
+	})...)
 	return plan
 }
 
 // listEvery returns the number of reads of which one is of all products. The longer the list, the rarer it
 // is read: otherwise the answers of a long load would not fit into memory.
 func listEvery(load traffic.Load) int { return dropsIn(load) / 2 }
-
-// looks returns reads of the products on sale, and of all products, during the load. (followUp
-// reads each order.)
-func looks(random *rand.Rand, load traffic.Load, n int) (requests []traffic.ScheduledRequest) {
-	lists := listEvery(load)
-	for i := range n {
-		at := load.Between(random, i, n)
-		of := Read{SKU: sku(onSale(at, load)[random.IntN(2)])}
-		if i%lists == 0 {
-			of = Read{}
-		}
-		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
-		requests = append(requests, traffic.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(key, random.IntN(clients), of)})
-	}
-	return requests
-}
 
 // readIntent reads a product, an order, or all products.
 func readIntent(key string, client int, of Read) *traffic.Intent {
@@ -179,22 +171,17 @@ func onSale(at time.Duration, load traffic.Load) [2]int {
 	return [2]int{slot, slot + 1}
 }
 
-type line struct {
-	drop  int
-	units int64
-}
-
 // drawCart draws mostly one unit of the first or the second product on sale, sometimes more units, and
 // sometimes both products, which the service must lock in the same order everywhere.
-func drawCart(random *rand.Rand, drops [2]int, one int) []line {
+func drawCart(random *rand.Rand, drops [2]int, one int) []Stock {
 	switch kind := random.IntN(100); {
 	case kind < 70 || (drops[0] < euros) != (drops[1] < euros): // an order is in one currency
-		return []line{{drops[one], 1}}
+		return []Stock{priced(drops[one], 1)}
 	case kind < 85:
-		return []line{{drops[one], 2 + random.Int64N(2)}}
+		return []Stock{priced(drops[one], 2+random.Int64N(2))}
 	default:
 		one = random.IntN(2)
-		return []line{{drops[one], 1}, {drops[1-one], 1}} // in either order
+		return []Stock{priced(drops[one], 1), priced(drops[1-one], 1)} // in either order
 	}
 }
 
@@ -212,11 +199,8 @@ func priced(drop int, quantity int64) Stock {
 	return s
 }
 
-func buyIntent(key string, client int, cart []line) *traffic.Intent {
-	var lines []Stock
-	for _, l := range cart {
-		lines = append(lines, priced(l.drop, l.units))
-	}
+// buyIntent returns a purchase.
+func buyIntent(key string, client int, lines ...Stock) *traffic.Intent {
 	return intend(key, client, Buy, "/v1/orders", lines, buyBody(lines))
 }
 

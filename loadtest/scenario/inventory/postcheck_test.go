@@ -62,7 +62,7 @@ func boughtRun(t *testing.T, problem func(path string) string) *traffic.Run {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
-	run.History.Intend(*buyIntent("bought", 0, []line{{0, 1}}))
+	run.History.Intend(*buyIntent("bought", 0, priced(0, 1)))
 	run.History.Add(traffic.Attempt{Key: "bought", Outcome: traffic.OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
 	return run
 }
@@ -83,7 +83,7 @@ func TestBuyAgain_AnOrderThatTheLoadCancelledIsNotCancelledAgain(t *testing.T) {
 func TestOffend_EachKindIsSentAndMustBeRefused(t *testing.T) {
 	run := boughtRun(t, func(string) string { return "" })
 	buyAgain(t.Context(), run, []Stock{priced(0, 1)})
-	offend(t.Context(), run)
+	run.Offend(t.Context(), nil, attacks)
 	kinds := 0
 	for _, r := range run.History.Records() {
 		if len(r.Refusals) > 0 {

@@ -129,7 +129,7 @@ func correctReplies() map[string]traffic.Record {
 	add(ask("k7", Pay, pays(1)), 0, traffic.Unknown, "", "", "") // it did not happen
 	add(ask("k8", Pay, pays(1)), 0, traffic.Open, "busy", "", "")
 	add(*reusedForAmount(records["k1"]), 10, traffic.Rejected, "idempotency-key-reused", "", "")
-	add(*strangerPosts(records["k2"]), 10, traffic.Rejected, "not-found", "", "")
+	add(*strangerEnds(PostHold)(records["k2"]), 10, traffic.Rejected, "not-found", "", "")
 	read := func(key, id string) traffic.Intent {
 		return *readIntent(0, key, Read{Transfer: uuid.MustParse(id)})
 	}

@@ -83,7 +83,7 @@ func TestFollowUp_EachKindFollowsSomeTransfer(t *testing.T) {
 		count(done)
 		count(traffic.Record{Intent: *i, Outcome: traffic.Rejected, Attempts: []traffic.Attempt{{Outcome: traffic.Rejected, Problem: "insufficient-funds"}}})
 		if i.Action == Reserve {
-			count(traffic.Record{Intent: *postIntent(done, id, 0), Outcome: traffic.OK, Made: id})
+			count(traffic.Record{Intent: *endIntent(done, PostHold, id, 0), Outcome: traffic.OK, Made: id})
 		}
 	}
 	want := []string{

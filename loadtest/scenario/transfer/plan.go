@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -108,8 +109,15 @@ func NewPlan(load traffic.Load) traffic.Plan {
 		accounts[c].Opening = drawOpening(random, c, asked[c])
 	}
 	plan.Given = accounts
-	plan.AddBeside(looks(random, load, n, accounts)...)
-	plan.AddBeside(offences(random, load, n, accounts)...)
+	plan.AddBeside(load.Spread(random, "look", n, 1, func(i int, key string) *traffic.Intent { // half of them of hot accounts
+		a := accounts[random.IntN([]int{clients, hot}[i%2])]
+		return readIntent(a.Client, key, Read{Account: a.ID})
+	})...)
+	plan.AddBeside(load.Spread(random, "offence", n, offenceEvery, func(k int, key string) *traffic.Intent {
+		own := accounts[random.IntN(clients)]
+		kinds := offences(key, own, accounts[stranger(own.Client)], traffic.DrawID(random))
+		return kinds[k%len(kinds)]
+	})...)
 	return plan
 }
 
@@ -122,21 +130,6 @@ func burstAt(load traffic.Load, i, n int) time.Duration {
 		return at
 	}
 	return min(at+(next-at)*time.Duration(from%groups)/groups, load.Duration)
-}
-
-// looks returns reads of accounts by their owners, half of them of hot accounts. (followUp reads each
-// transfer.)
-func looks(random *rand.Rand, load traffic.Load, n int, accounts []money.Account) (requests []traffic.ScheduledRequest) {
-	for i := range n {
-		at := load.Between(random, i, n)
-		a := accounts[random.IntN(hot)]
-		if i%2 == 0 {
-			a = accounts[random.IntN(clients)]
-		}
-		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
-		requests = append(requests, traffic.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(a.Client, key, Read{Account: a.ID})})
-	}
-	return requests
 }
 
 // readIntent reads an account or a transfer.
@@ -248,12 +241,6 @@ func intend(client int, key string, action traffic.Action, path string, m *Move)
 	}
 }
 
-// answer holds the fields of a transfer that the flow reads.
-type answer struct {
-	ID        uuid.UUID `json:"id"`
-	ExpiresAt time.Time `json:"expires_at"`
-}
-
 // settle returns the requests that end a hold: a post and a void at the same moment,
 // on two replicas, or one of them twice. The moment is relative to the expiry by the
 // database's clock; if that clock differs from this one, only the moment changes.
@@ -262,7 +249,10 @@ func settle(r traffic.Record) []traffic.ScheduledRequest {
 	if r.Action != Reserve || r.Outcome != traffic.OK || m.Hold.Left {
 		return nil
 	}
-	var t answer
+	var t struct {
+		ID        uuid.UUID
+		ExpiresAt time.Time `json:"expires_at"`
+	}
 	if json.Unmarshal(r.Body, &t) != nil {
 		return nil // I-ACK finds the malformed answer
 	}
@@ -271,32 +261,22 @@ func settle(r traffic.Record) []traffic.ScheduledRequest {
 	if h.Part {
 		part = max(1, m.Amount/2)
 	}
-	first, second := postIntent(r, t.ID, part), voidIntent(r, t.ID)
-	switch h.Twice {
-	case PostHold:
-		second = postIntent(r, t.ID, part)
-		second.Key += "-2"
-	case VoidHold:
-		first = voidIntent(r, t.ID)
-		first.Key += "-2"
+	amount := map[traffic.Action]int64{PostHold: part}
+	first, second := cmp.Or(h.Twice, PostHold), cmp.Or(h.Twice, VoidHold)
+	one, other := endIntent(r, first, t.ID, amount[first]), endIntent(r, second, t.ID, amount[second])
+	if first == second {
+		other.Key += "-2"
 	}
-	return []traffic.ScheduledRequest{{At: at, Replica: h.Post, Intent: first}, {At: at, Replica: h.Void, Intent: second}}
+	return []traffic.ScheduledRequest{{At: at, Replica: h.Post, Intent: one}, {At: at, Replica: h.Void, Intent: other}}
 }
 
-func postIntent(r traffic.Record, id uuid.UUID, part int64) *traffic.Intent {
-	i := endIntent(r, PostHold, id, part)
-	if part > 0 {
-		i.Body = traffic.Encode(map[string]int64{"amount": part})
-	}
-	return i
-}
-
-func voidIntent(r traffic.Record, id uuid.UUID) *traffic.Intent {
-	return endIntent(r, VoidHold, id, 0)
-}
-
+// endIntent returns a post or a void; a post of 0 is of all.
 func endIntent(r traffic.Record, action traffic.Action, id uuid.UUID, amount int64) *traffic.Intent {
 	m := move(r.Intent)
 	path := "/v1/transfers/" + id.String() + "/" + string(action)
-	return intend(r.Client, string(action)+"-"+r.Key, action, path, &Move{From: m.From, To: m.To, Amount: amount, Of: id})
+	i := intend(r.Client, string(action)+"-"+r.Key, action, path, &Move{From: m.From, To: m.To, Amount: amount, Of: id})
+	if amount > 0 {
+		i.Body = traffic.Encode(map[string]int64{"amount": amount})
+	}
+	return i
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
@@ -32,7 +33,7 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 		}
 		return spendAll(ctx, t.Run, i, row, to)
 	})
-	offend(ctx, t)
+	t.Offend(ctx, offences("", accounts[0], accounts[groups], uuid.New()), attacks)
 	if late > 0 {
 		findings.Add("I-HOLD", fmt.Sprintf("%d holds are still reserved, more than %v after they have expired: the sweeper has not ended them", late, sweepTime))
 	}

@@ -330,7 +330,7 @@ func deniedRight(records []traffic.Record) (wrong []string) {
 	shared := sharers(records)
 	for _, r := range records {
 		planned := r.Reads || len(r.Refusals) > 0 || r.Refused(money.Short) ||
-			r.Refused(keyReused) && len(shared[keyOf{r.Client, r.SharedKey}]) > 1
+			r.Refused(traffic.KeyReused) && len(shared[keyOf{r.Client, r.SharedKey}]) > 1
 		if r.Outcome == traffic.Rejected && !planned {
 			wrong = append(wrong, r.Key+": "+r.Problem())
 		}

@@ -30,7 +30,7 @@ func TestDeniedRight_OwnersAreRefusedOnlyForFundsOrForASharedKey(t *testing.T) {
 	if found := deniedRight(words(nil)); len(found) != 0 {
 		t.Errorf("found %v", found)
 	}
-	for _, problem := range []string{"forbidden", "not-found", "invalid-request", "unauthorized", keyReused} {
+	for _, problem := range []string{"forbidden", "not-found", "invalid-request", "unauthorized", traffic.KeyReused} {
 		found := deniedRight(words(forgery("k1", refusedWith(problem))))
 		if len(found) != 1 || found[0] != "k1: "+problem {
 			t.Errorf("%s: found %v", problem, found)
@@ -50,13 +50,13 @@ func TestSharedTwice_ExactlyOneIntentOfASharedKeyIsExecuted(t *testing.T) {
 		"of another client":           {forgery("k9", func(r *traffic.Record) { r.Outcome = traffic.OK }), 0},
 		"for another amount":          {forgery("reuse-credit-k1", func(r *traffic.Record) { r.Outcome = traffic.OK }), 1},
 		"both are":                    {forgery("s2", func(r *traffic.Record) { r.Outcome = traffic.OK }), 1},
-		"none is":                     {forgery("s1", refusedWith(keyReused)), 1},
+		"none is":                     {forgery("s1", refusedWith(traffic.KeyReused)), 1},
 		"one may be":                  {forgery("s1", func(r *traffic.Record) { r.Outcome = traffic.Unknown }), 0},
 		"a refusal uses up the key":   {forgery("s1", refusedWith("insufficient-funds")), 0},
-		"another used the key before": {shareKey("k2", "k3", keyReused), 0},
+		"another used the key before": {shareKey("k2", "k3", traffic.KeyReused), 0},
 		"one more after another":      {shareKey("k2", "k3", ""), 1},
 		"one more after a refusal":    {shareKey("k4", "k3", ""), 0}, // the refusal uses up the key: I-ACK finds it
-		"refused like the one before": {shareKey("k4", "k3", keyReused), 0},
+		"refused like the one before": {shareKey("k4", "k3", traffic.KeyReused), 0},
 	} {
 		if found := sharedTwice(words(c.edit)); len(found) != c.wrong {
 			t.Errorf("%s: found %v", name, found)

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
@@ -243,7 +245,7 @@ func tally(records []traffic.Record) map[string]int64 {
 			counts[done[r.Action]]++
 		case r.Refused(money.Short):
 			counts["short"]++
-		case r.Refused(keyReused):
+		case r.Refused(traffic.KeyReused):
 			counts["keys_shared"]++
 		}
 	}
@@ -265,11 +267,11 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 		case wrong == "" && i == 1:
 			wrong = trespass(ctx, t.Run, wallets, wallets[0], w)
 		case wrong == "" && i == last:
-			wrong = reuse(ctx, t.Run, wallets, wallets[last-1], w)
+			wrong = reuseKey(ctx, t.Run, wallets, wallets[last-1], w)
 		}
 		return []string{wrong}
 	})
-	offend(ctx, t)
+	t.Offend(ctx, offences(wallets, "", 0, 1, uuid.New()), attacks)
 	return findings
 }
 
@@ -290,14 +292,12 @@ func trespass(ctx context.Context, run *traffic.Run, wallets []money.Account, ow
 	return ""
 }
 
-// reuse sends a debit of another wallet under a decided key.
-func reuse(ctx context.Context, run *traffic.Run, wallets []money.Account, decided, other money.Account) string {
+// reuseKey sends a debit of another wallet under a decided key.
+func reuseKey(ctx context.Context, run *traffic.Run, wallets []money.Account, decided, other money.Account) string {
 	again := intend(wallets, "reused-"+other.ID.String(), Debit, Move{From: other.ID, Amount: 1})
 	again.SharedKey = money.OneMore(decided)
-	if r := run.Settle(ctx, 0, again); r.Last().Problem != keyReused {
+	if r := run.Settle(ctx, 0, again); r.Last().Problem != traffic.KeyReused {
 		return fmt.Sprintf("a key that was used for wallet %s ended as %s", decided.ID, r.Ended())
 	}
 	return ""
 }
-
-const keyReused = "idempotency-key-reused"

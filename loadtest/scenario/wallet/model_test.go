@@ -63,7 +63,7 @@ func TestLinearize_ABalanceIsTheSumOfItsOperations(t *testing.T) {
 		{"paid at two moments", false, "", history{does("payments", full, 1, 9, 60, 0), shown(full, 2, 3, 40), shown(empty, 4, 5, 0)}},
 		{"refused rightly", true, "", history{does("debits", full, 1, 5, 60, 0), denied(does("debits", full, 2, 5, 60, 0), money.Short, `{"available":40}`)}},
 		{"refused although there was enough", false, "", history{denied(does("debits", full, 2, 5, 60, 0), money.Short, `{"available":40}`)}},
-		{"another client's key", true, "", history{denied(does("debits", full, 2, 5, 60, 0), keyReused, `{}`), shown(full, 6, 7, 100)}},
+		{"another client's key", true, "", history{denied(does("debits", full, 2, 5, 60, 0), "idempotency-key-reused", `{}`), shown(full, 6, 7, 100)}},
 		{"stale read", false, "none", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 100)}},
 		{"stale read of a deposed primary", true, "step-down", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 100)}},
 		{"a state that never was, under a deposed primary", false, "step-down", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 90)}},

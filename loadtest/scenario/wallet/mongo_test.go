@@ -137,11 +137,11 @@ func correctReplies() map[string]traffic.Record {
 	add(ask("k3", Pay, Move{From: one, To: other, Amount: 200}), traffic.OK, "", operation3, `"kind":"payment","to":"`+wallet2+`","amount":200,"bonus":0`)
 	add(ask("k4", Debit, Move{From: one, Amount: 9999}), traffic.Rejected, "insufficient-funds", "", `{"status":409,"wallet":"`+wallet1+`","wanted":9999,"available":875}`)
 	add(ask("s1", Debit, Move{From: one, Amount: 5}), traffic.OK, "", operation5, `"kind":"debit","amount":5,"bonus":0`)
-	add(ask("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}), traffic.Rejected, keyReused, "", "")
+	add(ask("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}), traffic.Rejected, traffic.KeyReused, "", "")
 	add(ask("k6", Credit, Move{To: one, Amount: 7}), traffic.Unknown, "", "", "") // it did not happen
 	add(ask("k7", Debit, Move{From: one, Amount: 7}), traffic.Open, "busy", "", "")
-	for _, again := range reuses(records["k1"]) { // for another amount, and for a debit
-		add(*again, traffic.Rejected, keyReused, "", "")
+	for _, again := range attacks[Credit] { // for another amount, and for a debit
+		add(*again(records["k1"]), traffic.Rejected, traffic.KeyReused, "", "")
 	}
 	duplicate := ask("k9", Credit, Move{To: other, Amount: 1}) // the key of another client
 	duplicate.Client, duplicate.SharedKey = 1, "k2"

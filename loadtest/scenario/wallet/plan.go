@@ -86,23 +86,16 @@ func NewPlan(load traffic.Load) traffic.Plan {
 	}
 	fund(random, wallets, plan.Intents)
 	plan.Given = wallets
-	plan.AddBeside(looks(random, load, wallets, 2*len(plan.Intents))...)
-	plan.AddBeside(offences(random, load, wallets, n)...)
+	plan.AddBeside(load.Spread(random, "look", 2*len(plan.Intents), 1, func(i int, key string) *traffic.Intent { // half of them of the hot wallet or the ring
+		w := wallets[random.IntN([]int{len(wallets), 1 + ring}[i%2])]
+		return readIntent(w.Client, key, w.ID)
+	})...)
+	plan.AddBeside(load.Spread(random, "offence", n, offenceEvery, func(k int, key string) *traffic.Intent {
+		own := random.IntN(ring)
+		kinds := offences(wallets, key, own, own+1, traffic.DrawID(random))
+		return kinds[k%len(kinds)]
+	})...)
 	return plan
-}
-
-// looks returns reads of wallets by their owners, half of them of the hot wallet or the ring.
-func looks(random *rand.Rand, load traffic.Load, wallets []money.Account, n int) (requests []traffic.ScheduledRequest) {
-	for i := range n {
-		at := load.Between(random, i, n)
-		w := wallets[random.IntN(1+ring)]
-		if i%2 == 0 {
-			w = wallets[random.IntN(len(wallets))]
-		}
-		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
-		requests = append(requests, traffic.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(w.Client, key, w.ID)})
-	}
-	return requests
 }
 
 func readIntent(client int, key string, wallet uuid.UUID) *traffic.Intent {

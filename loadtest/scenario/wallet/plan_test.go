@@ -182,7 +182,7 @@ func TestFollowUp_KeysAreReusedForAnotherAmountAndForAnotherKind(t *testing.T) {
 		for _, request := range followUp(traffic.Record{Intent: *i, Outcome: traffic.OK}) {
 			again := request.Intent
 			kinds[string(i.Action)+" "+string(again.Action)]++
-			if again.Client != i.Client || again.IdempotencyKey() != i.IdempotencyKey() || again.Key == i.Key || !slices.Equal(again.Refusals, []string{keyReused}) {
+			if again.Client != i.Client || again.IdempotencyKey() != i.IdempotencyKey() || again.Key == i.Key || !slices.Equal(again.Refusals, []string{traffic.KeyReused}) {
 				t.Errorf("%+v follows %+v", again, i)
 			}
 		}

@@ -48,7 +48,7 @@ func (c *cashier) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	key := req.Header.Get("Idempotency-Key")
 	if path, used := c.keys[key]; used && path != req.URL.Path && c.wrong != "it forgets what a key was for" {
-		testbed.Problem(w, http.StatusUnprocessableEntity, keyReused)
+		testbed.Problem(w, http.StatusUnprocessableEntity, traffic.KeyReused)
 		return
 	}
 	c.keys[key] = req.URL.Path
@@ -101,7 +101,7 @@ func TestReuse_AKeyStaysWithItsFirstWallet(t *testing.T) {
 		for i, w := range wallets {
 			emptyWallet(t.Context(), run, i, wallets, w)
 		}
-		if got := reuse(t.Context(), run, wallets, wallets[0], wallets[1]); ends == "" && got != "" || !strings.HasSuffix(got, ends) {
+		if got := reuseKey(t.Context(), run, wallets, wallets[0], wallets[1]); ends == "" && got != "" || !strings.HasSuffix(got, ends) {
 			t.Errorf("%q: %q, want %q", wrong, got, ends)
 		}
 	}
