@@ -61,8 +61,8 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// Quiet connects to the database and waits until no other connection to it is left.
-func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
+// quiet connects to the database and waits until no other connection to it is left.
+func (t *Trial) quiet(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
 		return nil, err

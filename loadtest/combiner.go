@@ -12,11 +12,6 @@ const (
 	CombinerPaused Fault = "combiner-paused"
 )
 
-// TogetherSQL counts the transactions that answered several requests.
-const TogetherSQL = `
-SELECT count(*)
-FROM (SELECT FROM idempotency_keys GROUP BY xmin::text HAVING count(*) > 1) AS batches`
-
 var together = Need{Evidence: "together", Least: 10, Why: "fewer than 10 transactions answered several requests"}
 
 // CombinerKilledSpec is CombinerKilled: replicas die at the steps of Flow.Batch.

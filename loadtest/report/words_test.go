@@ -36,7 +36,7 @@ func TestWords_EveryNumberAndInvariantIsExplained(t *testing.T) {
 	}
 	for flow, checks := range map[*loadtest.Flow][]invariant.Check{
 		inventory.New():                  slices.Concat(lesson1.Invariants.Checks, inventory.HistoryChecks, inventory.SoldChecks),
-		transfer.New():                   slices.Concat(lesson2.Invariants.Checks, transfer.MoveChecks),
+		transfer.New():                   slices.Concat(lesson2.Invariants.Checks, transfer.HistoryChecks),
 		wallet.New(wallet.Environment{}): slices.Concat(lesson3.Invariants.Checks, wallet.HistoryChecks),
 	} {
 		for _, check := range checks {

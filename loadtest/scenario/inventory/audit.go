@@ -5,11 +5,16 @@ package inventory
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -18,7 +23,7 @@ import (
 // HistoryChecks compare the tables with the plan and with the answers to clients. They need the
 // temporary tables that LoadHistory fills: a row for each product of the plan, for each request,
 // and for each line of a request.
-var HistoryChecks = []invariant.Check{
+var HistoryChecks = append(loadtest.KeyChecks("orders", "order", "'buy'"), []invariant.Check{
 	{
 		// If the service itself adds stock, its tables still agree with each other. Only the plan shows
 		// the difference.
@@ -116,28 +121,6 @@ GROUP BY order_id
 HAVING count(*) > 1`,
 	},
 	{
-		// Two requests may share a key; one of them is then refused because of the other.
-		Name: "I-REJ", Invariant: "I-REJ",
-		Means: "order of a request that was refused, or reported as not done, or never sent",
-		Query: `
-SELECT o.id::text
-FROM orders o
-JOIN proof_summaries summary
-  ON summary.client_id = o.client_id AND summary.key = o.idempotency_key AND summary.action = 'buy'
-GROUP BY o.id
-HAVING bool_and(summary.outcome IN ('rejected', 'open') OR NOT summary.sent)`,
-	},
-	{
-		Name: "I-REJ unasked", Invariant: "I-REJ",
-		Means: "order without a request for it",
-		Query: `
-SELECT o.id::text
-FROM orders o
-LEFT JOIN proof_summaries summary
-       ON summary.client_id = o.client_id AND summary.key = o.idempotency_key AND summary.action = 'buy'
-WHERE summary.name IS NULL`,
-	},
-	{
 		Name: "I-REJ otherwise", Invariant: "I-REJ",
 		Means: "order whose lines are those of no successful or unknown request under its key",
 		Query: `
@@ -162,7 +145,7 @@ LEFT JOIN proof_summaries summary
       AND summary.sent AND summary.outcome IN ('ok', 'unknown')
 WHERE o.status = 'cancelled' AND summary.name IS NULL`,
 	},
-}
+}...)
 
 // oversoldSQL is inventory's number, computed from the plan's stock instead of the service's.
 const oversoldSQL = `
@@ -186,35 +169,37 @@ JOIN products p ON p.sku = opening.sku
 WHERE p.stock > 0`,
 }}
 
-// LoadHistory copies the products of the plan and the answers to clients into temporary tables
-// of conn.
-func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []traffic.Record, clients []loadtest.Credentials) error {
+// LoadHistory copies the products of the plan and the answers to clients into temporary tables of conn. The times of the
+// history count from epoch.
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
 	if err := fillOpening(ctx, conn, opening); err != nil {
 		return err
 	}
-	const asked = `name text, client_id uuid, key text, action text, order_id uuid, sku text, lines jsonb,
-	sent boolean, outcome text, problem text, begun bigint, answered bigint, answer jsonb`
-	err := site.FillTable(ctx, conn, "proof_summaries", asked, records, func(r traffic.Record) []any {
-		order, sku, lines := about(r)
-		begun, answered := r.Times()
-		return []any{
-			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), order, sku, json.RawMessage(traffic.Encode(lines)),
-			r.Sent(), string(r.Outcome), r.Problem(), int64(begun), int64(answered), traffic.Canonical(r.Answer()),
+	err := loadtest.FillSummaries(ctx, conn, records, clients, epoch, "order_id uuid, lines jsonb", func(r traffic.Record) []any {
+		lines, order := map[string]int64{}, r.Made
+		for _, l := range cart(r.Intent) {
+			lines[l.SKU] += l.Quantity
 		}
+		switch of := r.Of.(type) {
+		case Return:
+			order = of.Order
+		case Read:
+			order = of.Order
+		}
+		return []any{order, json.RawMessage(traffic.Encode(lines))}
 	})
 	if err != nil {
 		return err
 	}
-	err = site.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
+	_, err = conn.Exec(ctx, `
+CREATE OR REPLACE TEMPORARY VIEW proof_lines AS
+SELECT client_id, key, action, order_id, line.key AS sku, line.value::bigint AS quantity, outcome
+FROM proof_summaries, jsonb_each_text(lines) line`)
+	if err != nil {
+		return fmt.Errorf("audit: lines of requests: %w", err)
+	}
+	return site.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
 		return []any{s.name, s.sku, s.shown}
-	})
-	if err != nil {
-		return err
-	}
-	const columns = "client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text"
-	return site.FillTable(ctx, conn, "proof_lines", columns, requestLines(records), func(l requestLine) []any {
-		order, _, _ := about(l.Record)
-		return []any{uuid.UUID(clients[l.Client].ID), l.IdempotencyKey(), string(l.Action), order, l.SKU, l.Quantity, string(l.Outcome)}
 	})
 }
 
@@ -225,36 +210,178 @@ func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
 	})
 }
 
-// about returns the objects of a request: its order, which for a purchase is the one in the
-// answer; its product, if it reads one; and the quantity of each product, by SKU.
-func about(r traffic.Record) (order uuid.UUID, sku string, lines map[string]int64) {
-	lines = map[string]int64{}
-	for _, l := range cart(r.Intent) {
-		lines[l.SKU] += l.Quantity
-	}
-	switch of := r.Of.(type) {
-	case Return:
-		order = of.Order
-	case Read:
-		order, sku = of.Order, of.SKU
-	default:
-		order = r.Made
-	}
-	return order, sku, lines
+// effectsSQL lists purchases and cancellations by their idempotency key. Movements are written
+// under the row locks of their products, so their ids are in the order of the effects.
+const effectsSQL = `
+SELECT o.client_id, o.idempotency_key, jsonb_build_object('id', o.id), min(m.id)
+FROM orders o
+JOIN stock_movements m ON m.order_id = o.id AND m.kind = 'sale'
+GROUP BY o.id
+UNION ALL
+SELECT k.client_id, k.key, jsonb_build_object('id', k.id), min(m.id)
+FROM (SELECT client_id, key, substring(encode(body, 'escape') FROM '"id":"([0-9a-f-]{36})","status":"cancelled"')::uuid AS id
+      FROM idempotency_keys
+      WHERE status = 201) k
+JOIN stock_movements m ON m.order_id = k.id AND m.kind = 'cancel'
+GROUP BY k.client_id, k.key, k.id`
+
+// audit checks the database against the plan and the answers.
+func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (loadtest.Audited, error) {
+	return t.AuditSQL(ctx, loadtest.SQL{
+		Fill: func(ctx context.Context, conn *pgx.Conn) error {
+			return LoadHistory(ctx, conn, Products(t.Plan), records, t.Clients, t.History.Epoch)
+		},
+		Checks:  slices.Concat(inventory.Invariants.Checks, HistoryChecks, BodyChecks, SoldChecks),
+		Effects: effectsSQL,
+		Number:  oversoldSQL,
+		Then: func(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) error {
+			a.Findings.Add("I-BODY", misreported(records)...)
+			oversale, err := findOversale(ctx, conn, t.Loaded(records))
+			a.Story = oversale.story(t.Samples)
+			return err
+		},
+	})
 }
 
-// requestLine is a line of a request.
-type requestLine struct {
-	traffic.Record
-	Stock
+// oversale has the sales of the first product that was oversold, in the order of their movements in the database.
+type oversale struct {
+	SKU   string
+	Put   int64 // units in the plan
+	Sales []sale
 }
 
-// requestLines returns the lines of all requests.
-func requestLines(records []traffic.Record) (rows []requestLine) {
+type sale struct {
+	Units   int64
+	Sold    int64 // units up to and including this sale
+	Attempt traffic.Attempt
+}
+
+// findOversale finds the first product that was oversold, with its sales to the
+// keys in records; nil: none. It needs the tables of LoadHistory.
+func findOversale(ctx context.Context, conn *pgx.Conn, records []traffic.Record) (*oversale, error) {
+	answered := map[uuid.UUID]traffic.Attempt{}
 	for _, r := range records {
-		for _, l := range cart(r.Intent) {
-			rows = append(rows, requestLine{r, l})
+		if r.Action == Buy && r.Outcome == traffic.OK {
+			answered[r.Made] = r.Deciding()
 		}
 	}
-	return rows
+	rows, _ := conn.Query(ctx, `
+WITH sales AS (
+	SELECT m.id, m.sku, o.id AS order_id, -m.quantity AS units,
+	       sum(-m.quantity) OVER (PARTITION BY m.sku ORDER BY m.id) AS sold,
+	       (SELECT quantity FROM proof_opening p WHERE p.sku = m.sku) AS put
+	FROM stock_movements m
+	JOIN orders o ON o.id = m.order_id AND o.status = 'confirmed'
+	WHERE m.kind = 'sale'
+), first AS (
+	SELECT sku FROM sales WHERE sold > put ORDER BY id LIMIT 1
+)
+SELECT sku, put, order_id, units::bigint, sold::bigint
+FROM sales
+WHERE sku = (SELECT sku FROM first)
+ORDER BY id`) // ForEachRow returns its error
+	var o oversale
+	var s sale
+	var order uuid.UUID
+	_, err := pgx.ForEachRow(rows, []any{&o.SKU, &o.Put, &order, &s.Units, &s.Sold}, func() error {
+		var known bool
+		if s.Attempt, known = answered[order]; known {
+			o.Sales = append(o.Sales, s)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("oversale: %w", err)
+	}
+	if len(o.Sales) == 0 {
+		return nil, nil
+	}
+	return &o, nil
+}
+
+// crossing returns the index of the first sale beyond the stock, or of the last sale if
+// the answer to that first sale was not recorded.
+func (o *oversale) crossing() int {
+	if i := slices.IndexFunc(o.Sales, func(s sale) bool { return s.Sold > o.Put }); i >= 0 {
+		return i
+	}
+	return len(o.Sales) - 1
+}
+
+// How many sales a story draws.
+const (
+	salesBefore = 5
+	salesAfter  = 6
+	salesClash  = 6
+)
+
+// story shows how the first product was oversold: first how updates of the stock were
+// lost, then the sales beyond the stock. nil: nothing was oversold.
+func (o *oversale) story(samples []judge.Sample) *loadtest.Story {
+	if o == nil {
+		return nil
+	}
+	end := o.crossing()
+	place, met := clashes(o.Sales[:end])
+	asked, shelf := o.Sales[end].Attempt.Start, ""
+	if n, seen := shelfAt(samples, o.SKU, asked); seen {
+		shelf = fmt.Sprintf("When the first of these requests was sent, %v into the run, the table still showed %d left.", asked.Round(time.Millisecond), n)
+	}
+	return &loadtest.Story{
+		Title: "The first sale beyond the stock",
+		Parts: []loadtest.StoryPart{
+			{
+				Text: fmt.Sprintf("There were %d units of %s. Where bars overlap, two replicas sold it at the same moment: "+
+					"a replica that reads the stock before the other has written puts back a number without the other's sale. "+
+					"%d sales met a sale of another replica like that before the last unit was gone. For example:", o.Put, o.SKU, met),
+				Bars: o.bars(o.Sales[place:min(place+salesClash, end)]),
+			},
+			{
+				Text: shelf + " So the shop went on selling:",
+				Bars: o.bars(o.Sales[max(0, end-salesBefore):min(len(o.Sales), end+salesAfter)]),
+			},
+		},
+	}
+}
+
+func (o *oversale) bars(sales []sale) (bars []loadtest.Bar) {
+	for _, s := range sales {
+		bars = append(bars, loadtest.Bar{
+			Start: s.Attempt.Start, End: s.Attempt.End, Over: s.Sold > o.Put,
+			Who:  fmt.Sprintf("replica %d sells %d", s.Attempt.Replica+1, s.Units),
+			Then: fmt.Sprintf("%d of %d sold", s.Sold, o.Put),
+		})
+	}
+	return bars
+}
+
+// clashes counts the sales that overlapped one on another replica. place is the first of the salesClash sales
+// with most of them.
+func clashes(sales []sale) (place, met int) {
+	var clash []int // the places of those sales
+	for i, a := range sales {
+		if slices.ContainsFunc(sales, func(b sale) bool {
+			return a.Attempt.Start < b.Attempt.End && b.Attempt.Start < a.Attempt.End && a.Attempt.Replica != b.Attempt.Replica
+		}) {
+			clash = append(clash, i)
+		}
+	}
+	most := 0
+	for k, first := range clash {
+		n, _ := slices.BinarySearch(clash, first+salesClash)
+		if n-k > most {
+			place, most = first, n-k
+		}
+	}
+	return place, len(clash)
+}
+
+// shelfAt returns the stock of a product in the last sample before a moment.
+func shelfAt(samples []judge.Sample, sku string, at time.Duration) (n int64, seen bool) {
+	for _, s := range samples {
+		if says, has := s.Level(sku); has && s.At <= at {
+			n, seen = says, true
+		}
+	}
+	return n, seen
 }

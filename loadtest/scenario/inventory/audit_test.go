@@ -294,7 +294,7 @@ func violated(t *testing.T, plant violation) *pgx.Conn {
 	conn := testbed.Schema(t, "inventory")
 	testbed.Exec(t, conn, correctShop)
 	testbed.Exec(t, conn, plant.sql)
-	if err := LoadHistory(t.Context(), conn, put, replies(plant.replies), buyers); err != nil {
+	if err := LoadHistory(t.Context(), conn, put, replies(plant.replies), buyers, epoch); err != nil {
 		t.Fatal(err)
 	}
 	return conn

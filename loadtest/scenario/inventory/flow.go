@@ -182,37 +182,6 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 24, 4), loadtest.AllKilledSpec(loadtest.AllKilledAsync, serverTime, 24, 4),
 }, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 
-// audit checks the database against the plan and the answers.
-func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
-	conn, err := t.Quiet(ctx)
-	if err != nil {
-		return a, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err := LoadHistory(ctx, conn, Products(t.Plan), records, t.Clients); err != nil {
-		return a, err
-	}
-	checks := slices.Concat(inventory.Invariants.Checks, HistoryChecks, BodyChecks, SoldChecks)
-	if a.Findings, err = invariant.Run(ctx, checks, invariant.SQL(conn)); err != nil {
-		return a, err
-	}
-	if a.Effects, err = judge.StoredSQL(ctx, conn, effectsSQL); err != nil {
-		return a, err
-	}
-	a.Findings.Add("I-BODY", misreported(records)...)
-	if a.Number, err = invariant.Number(ctx, conn, oversoldSQL); err != nil {
-		return a, err
-	}
-	together, err := invariant.Number(ctx, conn, loadtest.TogetherSQL)
-	if err != nil {
-		return a, err
-	}
-	a.Evidence = map[string]int64{"together": together}
-	oversale, err := findOversale(ctx, conn, t.Loaded(records))
-	a.Story = oversale.story(t.Samples)
-	return a, err
-}
-
 func summary(r loadtest.Result) string {
 	text := fmt.Sprintf("%d of %d units sold", sold(r), units(r.Plan))
 	if n := r.Violations["oversold"]; n > 0 {
@@ -239,7 +208,7 @@ func sold(r loadtest.Result) (n int64) {
 
 // buyAgain checks that every product can still be sold: it cancels an order, and buys
 // the unit that the cancellation returns. It lists the products for which that fails.
-func buyAgain(ctx context.Context, run *traffic.Run, stock []Stock) []string {
+func buyAgain(ctx context.Context, run *traffic.Run, stock []Stock) (dead []string) {
 	records := run.History.Records()
 	gone := map[uuid.UUID]bool{} // orders that the load was to cancel
 	for _, r := range records {
@@ -249,38 +218,36 @@ func buyAgain(ctx context.Context, run *traffic.Run, stock []Stock) []string {
 	}
 	cancel, sold := map[string]*traffic.Intent{}, map[string]bool{}
 	for _, r := range records {
-		if r.Outcome == traffic.OK && r.Action == Buy {
-			for _, line := range cart(r.Intent) {
-				sold[line.SKU] = true
-			}
+		if r.Outcome != traffic.OK || r.Action != Buy {
+			continue
 		}
-		if lines := cart(r.Intent); r.Outcome == traffic.OK && r.Action == Buy && len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] {
-			if sku := lines[0].SKU; cancel[sku] == nil {
-				cancel[sku] = cancelIntent("cancel-"+r.Key, r.Client, r)
-			}
+		lines := cart(r.Intent)
+		for _, line := range lines {
+			sold[line.SKU] = true
+		}
+		if sku := lines[0].SKU; len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] && cancel[sku] == nil {
+			cancel[sku] = cancelIntent("cancel-"+r.Key, r.Client, r)
 		}
 	}
-	var dead []string
 	settle := func(what string, intents []*traffic.Intent) (done []traffic.Record) {
 		for _, r := range run.SettleAll(ctx, 0, intents...) {
 			if r.Outcome == traffic.OK {
 				done = append(done, r)
-				continue
+			} else {
+				dead = append(dead, fmt.Sprintf("%s: the last %s ended as %s", r.Contends[0], what, r.Ended()))
 			}
-			dead = append(dead, fmt.Sprintf("%s: the last %s ended as %s", r.Contends[0], what, r.Ended()))
 		}
 		return done
 	}
 	for some := range slices.Chunk(stock, againAtOnce) {
 		var back, again []*traffic.Intent
 		for _, s := range some {
-			if cancel[s.SKU] == nil { // perhaps all orders of it had several units, or were cancelled by the load
-				if !sold[s.SKU] {
-					dead = append(dead, s.SKU+": no order of it succeeded")
-				}
-				continue
+			switch {
+			case cancel[s.SKU] != nil:
+				back = append(back, cancel[s.SKU])
+			case !sold[s.SKU]: // otherwise all orders of it had several units, or were cancelled by the load
+				dead = append(dead, s.SKU+": no order of it succeeded")
 			}
-			back = append(back, cancel[s.SKU])
 		}
 		for n, r := range settle("cancellation", back) {
 			lines := cart(r.Intent)

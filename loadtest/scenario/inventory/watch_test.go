@@ -73,8 +73,8 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 func TestFindOversale_ReturnsTheSalesOfTheFirstOversoldProduct(t *testing.T) {
 	conn := violated(t, violation{})
 	records := []traffic.Record{
-		{Intent: traffic.Intent{Key: "k1", Action: Buy}, Made: uuid.MustParse(order1), Attempts: []traffic.Attempt{{Key: "k1", Replica: 1, Outcome: traffic.OK, Start: 1, End: 3}}},
-		{Intent: traffic.Intent{Key: "k2", Action: Buy}, Made: uuid.MustParse(order2), Attempts: []traffic.Attempt{{Key: "k2", Outcome: traffic.Unknown}, {Key: "k2", Replica: 2, Outcome: traffic.OK, Start: 2, End: 4}}},
+		{Intent: traffic.Intent{Key: "k1", Action: Buy}, Outcome: traffic.OK, Made: uuid.MustParse(order1), Attempts: []traffic.Attempt{{Key: "k1", Replica: 1, Outcome: traffic.OK, Start: 1, End: 3}}},
+		{Intent: traffic.Intent{Key: "k2", Action: Buy}, Outcome: traffic.OK, Made: uuid.MustParse(order2), Attempts: []traffic.Attempt{{Key: "k2", Outcome: traffic.Unknown}, {Key: "k2", Replica: 2, Outcome: traffic.OK, Start: 2, End: 4}}},
 	}
 	if o, err := findOversale(t.Context(), conn, records); err != nil || o != nil {
 		t.Errorf("a correct shop: %+v, %v", o, err)
@@ -87,7 +87,7 @@ func TestFindOversale_ReturnsTheSalesOfTheFirstOversoldProduct(t *testing.T) {
 	if o.SKU != "cup" || o.Put != 2 || len(o.Sales) != 2 || o.crossing() != 1 {
 		t.Errorf("%+v, crossing at %d; want 2 cups, 2 sales, the second beyond", o, o.crossing())
 	}
-	if last := o.Sales[1]; last.Key != "k2" || last.Sold != 3 || last.Attempt.Replica != 2 {
+	if last := o.Sales[1]; last.Units != 1 || last.Sold != 3 || last.Attempt.Replica != 2 {
 		t.Errorf("%+v", last)
 	}
 	if place, met := clashes(o.Sales); place != 0 || met != 2 {

@@ -18,7 +18,7 @@ var BodyChecks = []invariant.Check{
 		Means: "answer with a transfer that differs from the table",
 		Query: `
 SELECT summary.name
-FROM proof_moves summary
+FROM proof_summaries summary
 LEFT JOIN transfers t ON t.id = CASE WHEN summary.action IN ('pay', 'reserve') THEN summary.made ELSE summary.hold END AND t.client_id = summary.client_id
 LEFT JOIN LATERAL (SELECT summary.action = 'reserve'
                           OR summary.action = 'read-transfer' AND summary.answer ->> 'state' = 'reserved' AND t.expires_at IS NOT NULL AS held) was ON true
@@ -37,12 +37,12 @@ WHERE summary.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND 
 		Means: "read that shows a hold as ended before that was requested, or before its time, or as reserved after its end was acknowledged",
 		Query: `
 SELECT summary.name
-FROM proof_moves summary
-JOIN proof_moves made ON made.made = summary.hold AND made.action = 'reserve' AND made.outcome = 'ok'
+FROM proof_summaries summary
+JOIN proof_summaries made ON made.made = summary.hold AND made.action = 'reserve' AND made.outcome = 'ok'
 LEFT JOIN (SELECT hold, client_id, action,
                   min(begun) FILTER (WHERE outcome <> 'rejected') AS asked,
                   min(answered) FILTER (WHERE outcome = 'ok') AS done
-           FROM proof_moves
+           FROM proof_summaries
            WHERE action IN ('post', 'void')
            GROUP BY hold, client_id, action) ended
        ON ended.hold = summary.hold AND ended.client_id = summary.client_id
@@ -60,7 +60,7 @@ WHERE summary.action = 'read-transfer' AND summary.outcome = 'ok'
 		Means: "read with an account that differs from the plan's opening plus its entries",
 		Query: `
 SELECT summary.name
-FROM proof_moves summary
+FROM proof_summaries summary
 LEFT JOIN accounts a ON a.id = summary.account
 LEFT JOIN proof_accounts opened ON opened.id = summary.account AND opened.owner_id = summary.client_id
 LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(summary.answer #> '{entries,0,version}') WHEN 'number' THEN (summary.answer #>> '{entries,0,version}')::numeric ELSE 0 END AS version,

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/linear"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
@@ -20,10 +21,10 @@ import (
 	"shop/transfer"
 )
 
-// MoveChecks compare the tables with the accounts of the plan and with the answers to
-// clients. They need the temporary tables that LoadMoves fills: a row for each account,
+// HistoryChecks compare the tables with the accounts of the plan and with the answers to
+// clients. They need the temporary tables that LoadHistory fills: a row for each account,
 // and a row for each request with its answer.
-var MoveChecks = []invariant.Check{
+var HistoryChecks = append(loadtest.KeyChecks("transfers", "transfer", "'pay', 'reserve'"), []invariant.Check{
 	{
 		// If the service itself raises an opening, or opens an account, its tables still agree with each
 		// other. Only the plan shows the difference.
@@ -63,7 +64,7 @@ WHERE a.balance IS DISTINCT FROM o.opening + COALESCE(l.moved, 0)`,
 		Means: "acknowledged transfer that does not exist as acknowledged",
 		Query: `
 SELECT summary.name
-FROM proof_moves summary
+FROM proof_summaries summary
 LEFT JOIN transfers t
        ON t.id = summary.made AND t.client_id = summary.client_id AND t.idempotency_key = summary.key
       AND t.from_id = summary.from_id AND t.to_id = summary.to_id AND t.amount = summary.amount
@@ -80,7 +81,7 @@ WHERE summary.action IN ('pay', 'reserve') AND summary.outcome = 'ok' AND t.id I
 		Means: "hold whose acknowledged post or void is not stored as acknowledged",
 		Query: `
 SELECT summary.name
-FROM proof_moves summary
+FROM proof_summaries summary
 LEFT JOIN transfers t
        ON t.id = summary.hold AND t.client_id = summary.client_id AND t.id = summary.made
       AND t.state = summary.answer ->> 'state' AND t.settled::text = summary.answer ->> 'settled'
@@ -90,35 +91,13 @@ LEFT JOIN transfers t
 WHERE summary.action IN ('post', 'void') AND summary.outcome = 'ok' AND t.id IS NULL`,
 	},
 	{
-		// Two requests may share a key; one of them is then refused because of the other.
-		Name: "I-REJ", Invariant: "I-REJ",
-		Means: "transfer of a request that was refused, or reported as not done, or never sent",
-		Query: `
-SELECT min(summary.name)
-FROM proof_moves summary
-JOIN transfers t ON t.client_id = summary.client_id AND t.idempotency_key = summary.key
-WHERE summary.action IN ('pay', 'reserve')
-GROUP BY t.id
-HAVING bool_and(summary.outcome IN ('rejected', 'open') OR NOT summary.sent)`,
-	},
-	{
-		Name: "I-REJ unasked", Invariant: "I-REJ",
-		Means: "transfer without a request for it",
-		Query: `
-SELECT t.id::text
-FROM transfers t
-LEFT JOIN proof_moves summary
-       ON summary.client_id = t.client_id AND summary.key = t.idempotency_key AND summary.action IN ('pay', 'reserve')
-WHERE summary.key IS NULL`,
-	},
-	{
 		Name: "I-REJ otherwise", Invariant: "I-REJ",
 		Means: "transfer whose amount, accounts, currency or duration are those of no successful or unknown request under its key",
 		Query: `
 SELECT t.id::text
 FROM transfers t
 WHERE NOT EXISTS (SELECT
-                  FROM proof_moves summary
+                  FROM proof_summaries summary
                   JOIN proof_accounts payer ON payer.id = summary.from_id
                   WHERE summary.client_id = t.client_id AND summary.key = t.idempotency_key
                     AND summary.action = CASE WHEN t.expires_at IS NULL THEN 'pay' ELSE 'reserve' END
@@ -145,7 +124,7 @@ WHERE a.fence_epoch <> ''
 		Query: `
 SELECT DISTINCT t.id::text
 FROM transfers t
-JOIN proof_moves summary ON summary.hold = t.id AND summary.action IN ('post', 'void')
+JOIN proof_summaries summary ON summary.hold = t.id AND summary.action IN ('post', 'void')
 WHERE NOT CASE
       WHEN summary.outcome = 'ok' AND summary.action = 'post' THEN t.state = 'posted'
       WHEN summary.outcome = 'ok' THEN t.state = 'voided'
@@ -158,7 +137,7 @@ WHERE NOT CASE
 		Means: "hold that was ended under two keys",
 		Query: `
 SELECT hold::text
-FROM proof_moves
+FROM proof_summaries
 WHERE action IN ('post', 'void') AND outcome = 'ok'
 GROUP BY hold
 HAVING count(*) > 1`,
@@ -169,8 +148,8 @@ HAVING count(*) > 1`,
 		Query: `
 SELECT DISTINCT t.id::text
 FROM transfers t
-JOIN proof_moves summary ON summary.hold = t.id AND summary.problem = 'already-settled'
-LEFT JOIN proof_moves won
+JOIN proof_summaries summary ON summary.hold = t.id AND summary.problem = 'already-settled'
+LEFT JOIN proof_summaries won
        ON won.hold = t.id AND won.client_id = t.client_id AND won.action IN ('post', 'void') AND won.outcome IN ('ok', 'unknown')
 WHERE t.expires_at IS NOT NULL AND won.name IS NULL`,
 	},
@@ -180,7 +159,7 @@ WHERE t.expires_at IS NOT NULL AND won.name IS NULL`,
 		Query: `
 SELECT t.id::text
 FROM transfers t
-LEFT JOIN proof_moves summary
+LEFT JOIN proof_summaries summary
        ON summary.hold = t.id AND summary.client_id = t.client_id AND summary.sent AND summary.outcome IN ('ok', 'unknown')
       AND summary.action = CASE t.state WHEN 'posted' THEN 'post' ELSE 'void' END
 WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND summary.key IS NULL`,
@@ -200,7 +179,7 @@ FROM transfers
 WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 millisecond'
    OR state = 'expired' AND ended_at < expires_at`,
 	},
-}
+}...)
 
 // clockTolerance is how far the clocks of the database and of the clients may drift apart during a hold.
 const clockTolerance = `interval '50 milliseconds'`
@@ -219,8 +198,8 @@ var ClockChecks = []invariant.Check{
 		Means: "hold that was settled after its requested time, or refused as expired before",
 		Query: `
 SELECT DISTINCT summary.hold::text
-FROM proof_moves summary
-JOIN proof_moves held ON held.made = summary.hold AND held.action = 'reserve' AND held.outcome = 'ok'
+FROM proof_summaries summary
+JOIN proof_summaries held ON held.made = summary.hold AND held.action = 'reserve' AND held.outcome = 'ok'
 WHERE summary.action IN ('post', 'void')
   AND (summary.outcome = 'ok' AND summary.begun > held.answered + held.lasts + ` + clockTolerance + `
        OR summary.problem = 'expired' AND summary.answered < held.begun + held.lasts - ` + clockTolerance + `)`,
@@ -238,139 +217,145 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
            GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
 }
 
-// LoadMoves copies the accounts of the plan and the answers to clients into
+// LoadHistory copies the accounts of the plan and the answers to clients into
 // temporary tables of conn. The times of the history count from epoch.
-func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
-	if err := fillAccounts(ctx, conn, opened, clients); err != nil {
-		return err
-	}
-	const columns = `name text, client_id uuid, key text, action text, from_id uuid, to_id uuid, account uuid, amount bigint, hold uuid, lasts interval,
-	sent boolean, outcome text, problem text, begun timestamptz, answered timestamptz, made uuid, answer jsonb`
-	return site.FillTable(ctx, conn, "proof_moves", columns, records, func(r traffic.Record) []any {
-		m := move(r.Intent)
-		read, reads := r.Of.(Read)
-		if reads {
-			m = &Move{Of: read.Transfer}
-		}
-		begun, answered := r.Times()
-		return []any{
-			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), m.From, m.To, read.Account, m.Amount, m.Of, m.lasts(),
-			r.Sent(), string(r.Outcome), r.Problem(), epoch.Add(begun), epoch.Add(answered), r.Made, traffic.Canonical(r.Answer()),
-		}
-	})
-}
-
-// fillAccounts copies the accounts of the plan.
-func fillAccounts(ctx context.Context, conn *pgx.Conn, opened []money.Account, clients []loadtest.Credentials) error {
-	return site.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
+	err := site.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
 		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
 	})
-}
-
-// lasts returns the requested duration of a hold; nil: the move is no hold.
-func (m *Move) lasts() *time.Duration {
-	if m.Hold == nil {
-		return nil
+	if err != nil {
+		return err
 	}
-	return &m.Hold.For
+	const columns = "from_id uuid, to_id uuid, account uuid, amount bigint, hold uuid, lasts interval"
+	return loadtest.FillSummaries(ctx, conn, records, clients, epoch, columns, func(r traffic.Record) []any {
+		m, read := &Move{}, Read{}
+		switch of := r.Of.(type) {
+		case *Move:
+			m = of
+		case Read:
+			m.Of, read = of.Transfer, of
+		}
+		var lasts *time.Duration
+		if m.Hold != nil {
+			lasts = &m.Hold.For
+		}
+		return []any{m.From, m.To, read.Account, m.Amount, m.Of, lasts}
+	})
 }
 
 // audit checks the database against the plan and the answers.
-func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
-	conn, err := t.Quiet(ctx)
-	if err != nil {
-		return a, err
+func audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (loadtest.Audited, error) {
+	accounts := money.Accounts(t.Plan)
+	return t.AuditSQL(ctx, loadtest.SQL{
+		Fill: func(ctx context.Context, conn *pgx.Conn) error {
+			return LoadHistory(ctx, conn, accounts, records, t.Clients, t.History.Epoch)
+		},
+		Checks:  slices.Concat(transfer.Invariants.Checks, HistoryChecks, ClockChecks, BodyChecks),
+		Effects: effectsSQL,
+		Number:  driftSQL("proof_accounts"),
+		Then: func(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) (err error) {
+			a.Findings.Add("I-BODY", misreported(records)...)
+			a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), accounts, payer)...)
+			addSeen(t, a, records)
+			if err := count(ctx, conn, a.Evidence); err != nil {
+				return err
+			}
+			a.Own, err = expiries(ctx, conn)
+			return err
+		},
+	})
+}
+
+// addSeen adds what was seen on the wire, and in the answers.
+func addSeen(t *loadtest.Trial, a *loadtest.Audited, records []traffic.Record) {
+	found := func(n int64, text string) (list []string) {
+		if n > 0 {
+			list = append(list, fmt.Sprintf(text, n))
+		}
+		return list
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err := LoadMoves(ctx, conn, money.Accounts(t.Plan), records, t.Clients, t.History.Epoch); err != nil {
-		return a, err
+	// The ledger shows them only if the service wrote their fences into it.
+	a.Findings.Add("T4", found(t.Seen("fence_ignored"), "%d late writes were committed with an older fence than their account had")...)
+	if t.Seen("batches_cut") > 0 { // the ledger does not show them: each waits at its guard until PostgreSQL has decided the last one
+		a.Findings.Add("T5", found(t.Seen("fence_kept"), "%d transactions used a lease after a COMMIT under it had no answer")...)
 	}
-	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks), invariant.SQL(conn)); err != nil {
-		return a, err
-	}
-	a.Findings.Add("I-BODY", misreported(records)...)
-	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
-	a.Findings.Add("T4", ignoredFences(t.Seen("fence_ignored"))...)
-	if t.Seen("batches_cut") > 0 {
-		a.Findings.Add("T5", keptFences(t.Seen("fence_kept"))...)
-	}
-	rightful := turnedAway(t, staleAnswers(records))
-	a.Findings.Add("I-RIGHT", rightful...)
-	if a.Evidence, err = ends(ctx, conn); err != nil {
-		return a, err
-	}
-	if a.Evidence["together"], err = invariant.Number(ctx, conn, loadtest.TogetherSQL); err != nil {
-		return a, err
-	}
-	if len(rightful) > 0 {
-		a.Evidence["rightful_refused"] = staleAnswers(records)
-	}
-	for _, record := range records {
-		if record.Refused(money.Short) {
+	var stale int64
+	for _, r := range records {
+		if r.Refused(money.Short) {
 			a.Evidence["short"]++
 		}
+		for _, attempt := range r.Attempts {
+			if attempt.Problem == "stale" {
+				stale++
+			}
+		}
 	}
-	if err := effects(ctx, conn, &a); err != nil {
-		return a, err
-	}
-	a.Number, err = invariant.Number(ctx, conn, driftSQL("proof_accounts"))
-	return a, err
-}
-
-// ignoredFences reports late writes that were committed although they had an older fence than their account, as
-// seen on the wire. The ledger shows them only if the service wrote their fences into it.
-func ignoredFences(n int64) []string {
-	if n == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%d late writes were committed with an older fence than their account had", n)}
-}
-
-// keptFences reports batches under a lease whose last batch had no answer to its COMMIT, as seen on the wire. The
-// ledger does not show them: each waits at its guard until PostgreSQL has decided the last one.
-func keptFences(n int64) []string {
-	if n == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%d transactions used a lease after a COMMIT under it had no answer", n)}
-}
-
-// turnedAway reports rightful holders that were refused: without a fault, and without a lease that
-// etcd ended.
-func turnedAway(t *loadtest.Trial, stale int64) []string {
+	a.Findings.Add("I-RIGHT")
 	if t.Scenario.Fault == loadtest.NoFault && t.Monitored["leases_ended"] == 0 && stale > 0 {
-		return []string{fmt.Sprintf("%d holders of a lock were refused although none was late", stale)}
+		a.Findings.Add("I-RIGHT", found(stale, "%d holders of a lock were refused although none was late")...)
+		a.Evidence["rightful_refused"] = stale
+	}
+}
+
+// count counts the transfers that moved money, and the holds by how they ended, as evidence that all three ends occurred.
+func count(ctx context.Context, conn *pgx.Conn, evidence map[string]int64) error {
+	rows, _ := conn.Query(ctx, `
+SELECT 'holds_' || state, count(*) FROM transfers WHERE expires_at IS NOT NULL AND state <> 'reserved' GROUP BY state
+UNION ALL
+SELECT 'moved', count(*) FROM transfers WHERE state = 'posted'`) // ForEachRow returns its error
+	var name string
+	var n int64
+	_, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+		evidence[name] = n
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("audit: ends of holds: %w", err)
 	}
 	return nil
 }
 
-// staleAnswers counts the refusals by a fence.
-func staleAnswers(records []traffic.Record) (n int64) {
-	for _, r := range records {
-		for _, a := range r.Attempts {
-			if a.Problem == "stale" {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// ends counts the transfers that moved money, and the holds by how they ended, as evidence that
-// all three ends occurred.
-func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
-	counts := map[string]int64{}
-	for _, state := range []string{"posted", "voided", "expired"} {
-		n, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE expires_at IS NOT NULL AND state = '`+state+`'`)
-		if err != nil {
-			return nil, err
-		}
-		counts["holds_"+state] = n
-	}
-	moved, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'posted'`)
-	counts["moved"] = moved
-	return counts, err
-}
-
 // payer returns the account that a request takes money from.
 func payer(i traffic.Intent) uuid.UUID { return move(i).From }
+
+// effectsSQL lists payments, holds, posts and voids by their idempotency key. The service reads the
+// times under the locks of both accounts, so they are in the order of the writes.
+const effectsSQL = `
+SELECT client_id, idempotency_key, jsonb_build_object('id', id), (extract(epoch FROM created_at) * 1000000)::bigint
+FROM transfers
+UNION ALL
+SELECT k.client_id, k.key, jsonb_build_object('id', t.id), (extract(epoch FROM t.ended_at) * 1000000)::bigint
+FROM (SELECT client_id, key, encode(body, 'escape') AS answer
+      FROM idempotency_keys
+      WHERE status = 201) k
+JOIN transfers t ON t.id = substring(k.answer FROM '"id":"([0-9a-f-]{36})"')::uuid
+WHERE t.ended_at IS NOT NULL AND k.answer ~ '"state":"(posted|voided)"' AND (t.client_id, t.idempotency_key) <> (k.client_id, k.key)`
+
+// expiredSQL lists the holds that the service expired.
+const expiredSQL = `
+SELECT idempotency_key, id, from_id, to_id, (extract(epoch FROM ended_at) * 1000000)::bigint
+FROM transfers
+WHERE state = 'expired'
+ORDER BY ended_at`
+
+// expiries reads the operations of the service itself.
+func expiries(ctx context.Context, conn *pgx.Conn) (own []linear.Operation, err error) {
+	var (
+		key          string
+		id, from, to uuid.UUID
+		order        int64
+	)
+	rows, _ := conn.Query(ctx, expiredSQL)
+	_, err = pgx.ForEachRow(rows, []any{&key, &id, &from, &to, &order}, func() error {
+		own = append(own, linear.Operation{
+			Client: linear.Service, Key: "expire-" + key, Action: string(Expire), Outcome: string(traffic.Unknown),
+			Effect: linear.Yes, Stored: traffic.Encode(map[string]uuid.UUID{"id": id}), Order: order,
+			Objects: []string{from.String(), to.String()},
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("audit: expired holds: %w", err)
+	}
+	return own, nil
+}

@@ -156,7 +156,7 @@ func violated(t *testing.T, plant violation) *pgx.Conn {
 		records = append(records, r)
 	}
 	accounts, clients := opened()
-	if err := LoadMoves(t.Context(), conn, accounts, records, clients, epoch); err != nil {
+	if err := LoadHistory(t.Context(), conn, accounts, records, clients, epoch); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -173,7 +173,7 @@ func findIn(t *testing.T, check invariant.Check, plant violation) []string {
 }
 
 func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
-	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks) {
+	for _, check := range slices.Concat(transfer.Invariants.Checks, HistoryChecks, ClockChecks, BodyChecks) {
 		planted := slices.DeleteFunc(slices.Clone(violations), func(p violation) bool { return p.check != check.Name })
 		if len(planted) == 0 {
 			t.Errorf("no violation is planted for %q", check.Name)
@@ -189,7 +189,7 @@ func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 }
 
 func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
-	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks) {
+	for _, check := range slices.Concat(transfer.Invariants.Checks, HistoryChecks, ClockChecks, BodyChecks) {
 		if ids := findIn(t, check, violation{}); len(ids) != 0 {
 			t.Errorf("%s found %v", check.Name, ids)
 		}

@@ -109,10 +109,10 @@ var violations = []violation{
 	{check: "I-ACK ended", name: "answered as posted, but expired", sql: `UPDATE transfers SET state = 'expired', settled = 0 WHERE id = '` + transfer2 + `'`, ids: []string{"post-k2"}},
 	{check: "I-ACK ended", name: "posted in full instead of in part", sql: `UPDATE transfers SET settled = 200 WHERE id = '` + transfer2 + `'`, ids: []string{"post-k2"}},
 	{check: "I-ACK ended", name: "answered as voided, but posted", sql: `UPDATE transfers SET state = 'posted', settled = 50 WHERE id = '` + transfer3 + `'`, ids: []string{"void-k3"}},
-	{check: "I-REJ", name: "refused, but executed", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
+	{check: "I-REJ", name: "refused, but executed", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{transfer1}},
 	{check: "I-REJ", name: "never sent, but executed", replies: forgery("k1", func(r *traffic.Record) {
 		r.Outcome, r.Attempts = traffic.Open, []traffic.Attempt{{Outcome: traffic.Open}}
-	}), ids: []string{"k1"}},
+	}), ids: []string{transfer1}},
 	{check: "I-REJ unasked", name: "without a request", replies: func(records map[string]traffic.Record) { delete(records, "k5") }, ids: []string{transfer5}},
 	{check: "I-HOLD answered", name: "posted and voided, both answered ok", replies: forgery("void-k2", func(r *traffic.Record) { r.Outcome = traffic.OK }), ids: []string{transfer2}},
 	{check: "I-HOLD answered", name: "posted, but the void was answered as expired", replies: forgery("void-k2", refusedWith("expired")), ids: []string{transfer2}},
@@ -132,7 +132,7 @@ var violations = []violation{
 	{check: "T3 planned", name: "a missing account", sql: `DELETE FROM accounts WHERE id = '` + account3 + `'`, ids: []string{account3}},
 	{check: "I-REJ", name: "abandoned after busy, but executed", replies: forgery("k1", func(r *traffic.Record) {
 		r.Outcome, r.Attempts = traffic.Open, []traffic.Attempt{{Outcome: traffic.Open, Sends: 1}}
-	}), ids: []string{"k1"}},
+	}), ids: []string{transfer1}},
 	{check: "I-REJ otherwise", name: "another amount, without an answer", sql: `UPDATE transfers SET amount = 101, settled = 101 WHERE id = '` + transfer1 + `'`, replies: forgery("k1", func(r *traffic.Record) { r.Outcome = traffic.Unknown }), ids: []string{transfer1}},
 	{check: "I-REJ otherwise", name: "the refused request under the key, not the successful one", sql: `UPDATE transfers SET amount = 101, settled = 101 WHERE id = '` + transfer1 + `'`, ids: []string{transfer1}},
 	{check: "I-REJ otherwise", name: "from the account of another client", sql: `UPDATE transfers SET from_id = '` + account3 + `' WHERE id = '` + transfer1 + `'`, replies: forgery("k1", func(r *traffic.Record) { move(r.Intent).From = uuid.MustParse(account3) }), ids: []string{transfer1}},
