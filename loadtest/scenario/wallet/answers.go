@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 	"shop/wallet"
@@ -52,25 +54,50 @@ const entriesShown = 20
 
 // stored is the content of the database with which answers are compared.
 type stored struct {
-	operations map[uuid.UUID]operationBody
+	operations map[uuid.UUID]storedOperation // that were executed
 	opened     map[uuid.UUID]time.Time
 	entries    map[uuid.UUID]map[uuid.UUID]entryBody // by wallet and operation
 }
 
+type storedOperation struct {
+	operationBody
+	client uuid.UUID
+	key    string
+	order  int64 // of its entries, in that of the times, and within a transaction in that of their ids
+}
+
+// document has the fields of the documents of all collections.
+type document struct {
+	ID                        bson.Binary `bson:"_id"`
+	Client, Wallet, Operation bson.Binary
+	To                        *bson.Binary
+	Key, Kind, Currency       string
+	Amount, Bonus, Delta      int64
+	CreatedAt                 time.Time `bson:"createdAt"`
+}
+
 // readStored reads all operations, wallets and entries.
 func readStored(ctx context.Context, db *mongo.Database) (stored, error) {
-	s := stored{map[uuid.UUID]operationBody{}, map[uuid.UUID]time.Time{}, map[uuid.UUID]map[uuid.UUID]entryBody{}}
-	var operations []struct {
-		ID            bson.Binary `bson:"_id"`
-		Kind          string
-		Wallet        bson.Binary
-		To            *bson.Binary
-		Amount, Bonus int64
-		Currency      string
-		CreatedAt     time.Time `bson:"createdAt"`
+	s := stored{map[uuid.UUID]storedOperation{}, map[uuid.UUID]time.Time{}, map[uuid.UUID]map[uuid.UUID]entryBody{}}
+	var operations, wallets, entries []document
+	err := errors.Join(
+		wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"refused": {"$exists": false}}}`, &operations),
+		wallet.Aggregate(ctx, db, "wallets", `{"$project": {"createdAt": 1}}`, &wallets),
+		wallet.Aggregate(ctx, db, "wallet_entries", `{"$sort": {"createdAt": 1, "_id": 1}}, {"$project": {"_id": 0}}`, &entries))
+	if err != nil {
+		return s, fmt.Errorf("audit: operations, wallets and entries: %w", err)
 	}
-	if err := wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"refused": {"$exists": false}}}`, &operations); err != nil {
-		return s, fmt.Errorf("audit: operations: %w", err)
+	for _, w := range wallets {
+		s.opened[idOf(w.ID)] = w.CreatedAt
+	}
+	order := map[uuid.UUID]int64{}
+	for n, e := range entries {
+		of, operation := idOf(e.Wallet), idOf(e.Operation)
+		if s.entries[of] == nil {
+			s.entries[of] = map[uuid.UUID]entryBody{}
+		}
+		s.entries[of][operation] = entryBody{operation, e.Delta, e.CreatedAt}
+		order[operation] = int64(n + 1)
 	}
 	for _, o := range operations {
 		body := operationBody{idOf(o.ID), o.Kind, idOf(o.Wallet), nil, o.Amount, o.Bonus, o.Currency, o.CreatedAt}
@@ -78,34 +105,24 @@ func readStored(ctx context.Context, db *mongo.Database) (stored, error) {
 			to := idOf(*o.To)
 			body.To = &to
 		}
-		s.operations[body.ID] = body
-	}
-	var wallets []struct {
-		ID        bson.Binary `bson:"_id"`
-		CreatedAt time.Time   `bson:"createdAt"`
-	}
-	if err := wallet.Aggregate(ctx, db, "wallets", `{"$project": {"createdAt": 1}}`, &wallets); err != nil {
-		return s, fmt.Errorf("audit: wallets: %w", err)
-	}
-	for _, w := range wallets {
-		s.opened[idOf(w.ID)] = w.CreatedAt
-	}
-	var entries []struct {
-		Operation, Wallet bson.Binary
-		Delta             int64
-		CreatedAt         time.Time `bson:"createdAt"`
-	}
-	if err := wallet.Aggregate(ctx, db, "wallet_entries", `{"$project": {"_id": 0}}`, &entries); err != nil {
-		return s, fmt.Errorf("audit: entries: %w", err)
-	}
-	for _, e := range entries {
-		of := idOf(e.Wallet)
-		if s.entries[of] == nil {
-			s.entries[of] = map[uuid.UUID]entryBody{}
-		}
-		s.entries[of][idOf(e.Operation)] = entryBody{idOf(e.Operation), e.Delta, e.CreatedAt}
+		s.operations[body.ID] = storedOperation{body, idOf(o.Client), o.Key, order[body.ID]}
 	}
 	return s, nil
+}
+
+// effects returns the executed operations by their keys.
+func (is stored) effects() []judge.Stored {
+	list := []judge.Stored{} // not nil: the database was read
+	for _, o := range is.operations {
+		list = append(list, judge.Stored{Client: o.client, Key: o.key, Order: o.order, Answer: traffic.Encode(map[string]any{"bonus": o.Bonus})})
+	}
+	return list
+}
+
+// effects reads the effects of all keys.
+func effects(ctx context.Context, db *mongo.Database) ([]judge.Stored, error) {
+	is, err := readStored(ctx, db)
+	return is.effects(), err
 }
 
 // idOf converts a UUID from MongoDB; anything else becomes the zero UUID.
@@ -128,7 +145,7 @@ func untrue(is stored, opened []money.Account, records []traffic.Record) (wrong 
 		if r.Action == ReadWallet {
 			want = is.wallet(plan[r.Of.(Read).Wallet], r)
 		} else {
-			o := is.operations[r.Made]
+			o := is.operations[r.Made].operationBody
 			o.Currency = plan[move(r.Intent).wallet()].Currency
 			want = o
 		}

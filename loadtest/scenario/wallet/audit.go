@@ -203,14 +203,45 @@ func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 }
 
-// auditWait bounds the queries of an audit: after a long load they take longer than mongoWait.
+// Members is the result of comparing the members of a replica set.
+type Members struct {
+	Apart      []string // differences between members
+	RolledBack []string // ids of operations in the files of rollbacks
+}
+
+// broken lists the breaches of M4: members that differ, and acknowledged operations
+// that were rolled back.
+func (m Members) broken(records []traffic.Record) []string {
+	found := slices.Clone(m.Apart)
+	acknowledged := map[string]string{}
+	for _, r := range records {
+		if r.Outcome == traffic.OK {
+			acknowledged[r.Made.String()] = r.Key
+		}
+	}
+	for _, id := range m.RolledBack {
+		if key, known := acknowledged[id]; known {
+			found = append(found, key+": operation "+id+" was acknowledged, but rolled back")
+		}
+	}
+	return found
+}
+
+// WireReport is what the proxies in front of MongoDB have seen.
+type WireReport struct {
+	Transactions int64    // 0 without breaches: there was no proxy
+	Breaches     []string // of the rules of the strategy
+	Conflicts    int64    // locks refused because of another transaction
+}
+
+// auditWait bounds the queries of an audit: after a long load they take longer than those of a sample.
 const auditWait = 5 * time.Minute
 
 // audit checks the collections against the plan and the answers, the members of the set against
 // each other, and the requests that the bonus service got against the credits.
 func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []traffic.Record) (a loadtest.Audited, err error) {
 	own := Of(t)
-	if err := waitQuiet(ctx, own.db, t.Prefix, site.QuietWait); err != nil {
+	if err := own.db.WaitQuiet(ctx, site.QuietWait); err != nil {
 		return a, err
 	}
 	var members Members
@@ -221,29 +252,27 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []t
 	}
 	ctx, stop := context.WithTimeout(ctx, auditWait) // replaces the timeout of the client
 	defer stop()
-	if err := LoadHistory(ctx, own.db, money.Accounts(t.Plan), records, t.Clients); err != nil {
+	wallets, db := money.Accounts(t.Plan), own.db.Database
+	if err := LoadHistory(ctx, db, wallets, records, t.Clients); err != nil {
 		return a, err
 	}
-	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, HistoryChecks), wallet.Pipelines(own.db)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, HistoryChecks), wallet.Pipelines(db)); err != nil {
 		return a, err
 	}
-	is, err := readStored(ctx, own.db)
+	is, err := readStored(ctx, db)
 	if err != nil {
 		return a, err
 	}
-	a.Findings.Add("I-BODY", untrue(is, money.Accounts(t.Plan), records)...)
+	a.Effects = is.effects()
+	a.Findings.Add("I-BODY", untrue(is, wallets, records)...)
 	a.Findings.Add("I-BODY", misreported(records)...)
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)
 	a.Findings.Add("I-ONCE", sharedTwice(records)...)
-	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
+	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), wallets, payer)...)
 	if env.Members != nil {
 		a.Findings.Add("M4", members.broken(records)...)
 	}
-	credits, err := storedCredits(ctx, own.db)
-	if err != nil {
-		return a, err
-	}
-	calls := own.bonus.Calls()
+	calls, credits := own.bonus.Calls(), is.credits()
 	a.Findings.Add("W-SIDE", auditSideEffects(t.Scenario, calls, credits, excusesOf(t, records))...)
 	a.Evidence = tally(t.Loaded(records))
 	answered := slices.DeleteFunc(slices.Clone(calls), func(c bonus.Call) bool { return c.Refused })
@@ -256,13 +285,10 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []t
 			a.Findings.Add("W-WIRE", seen.Breaches...)
 		}
 	}
-	if a.Effects, err = effects(ctx, own.db); err != nil {
+	if a.Evidence["together"], err = together(ctx, db); err != nil {
 		return a, err
 	}
-	if a.Evidence["together"], err = together(ctx, own.db); err != nil {
-		return a, err
-	}
-	a.Number, err = wallet.Drift(ctx, own.db, plannedOpenings)
+	a.Number, err = wallet.Drift(ctx, db, plannedOpenings)
 	return a, err
 }
 

@@ -63,7 +63,7 @@ func cellRequests(p traffic.Plan, n int, at loadtest.Cell) (r loadtest.CellReque
 
 // inspect prepares the checks that need only the collections.
 func inspect(_ context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
-	db := Of(t).db
+	db := Of(t).db.Database
 	return &loadtest.Inspection{
 		Checks: wallet.Invariants.Checks,
 		Query:  wallet.Pipelines(db),

@@ -16,18 +16,24 @@ package wallet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
+	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // The faults of wallet's store.
@@ -49,6 +55,19 @@ type Environment struct {
 	// WireReport returns what the proxies in front of MongoDB have seen. May be nil.
 	WireReport func(loadtest.Scenario) WireReport
 }
+
+// Stores are the stores of a trial of this flow, besides PostgreSQL.
+type Stores struct {
+	Mongo string // URL of its database
+	Bonus string // URL of its bonus service
+
+	db      *site.Mongo
+	bonus   *bonus.Service
+	clients int64 // connections of the replicas to MongoDB, after the load
+}
+
+// Of returns the stores of a trial.
+func Of(t *loadtest.Trial) *Stores { return t.State.(*Stores) }
 
 // evidence describes the numbers of the report.
 var evidence = map[string]string{
@@ -218,6 +237,87 @@ func combinerPaused() loadtest.FaultSpec {
 	return spec
 }
 
+var errNoMongo = errors.New("no MongoDB: the environment names no server")
+
+// open creates a MongoDB database and a bonus service for a trial; closing removes both.
+func (env Environment) open(ctx context.Context, t *loadtest.Trial) (closing func(), err error) {
+	if env.Mongo == nil {
+		return nil, errNoMongo
+	}
+	server, err := env.Mongo(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	db, err := site.OpenMongo(server, t.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	service, err := bonus.Serve()
+	if err != nil {
+		db.Close(ctx, t.Keep())
+		return nil, fmt.Errorf("bonus service: %w", err)
+	}
+	t.State = &Stores{Mongo: db.URL, Bonus: service.URL(), db: db, bonus: service}
+	return func() {
+		_ = service.Close()
+		db.Close(ctx, t.Keep())
+	}, nil
+}
+
+// Figures counts the connections to all members of a trial's MongoDB, and the open transactions.
+func Figures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
+	open, transactions, err := Of(t).db.Figures(ctx)
+	return []loadtest.Figure{
+		{Name: "MongoDB: connections", After: open - idle["mongo"], Slack: 10},
+		{Name: "MongoDB: open transactions", After: transactions},
+	}, err
+}
+
+// watch samples all wallets and all entries, each time in one snapshot.
+func watch(ctx context.Context, t *loadtest.Trial) ([]judge.Sample, error) {
+	return sample(ctx, Of(t).db.Database, money.Accounts(t.Plan), t.Look)
+}
+
+// walletNow yields the balance and the sum of the entries of each wallet, even of a wallet that has
+// only entries.
+const walletNow = `
+{"$project": {"says": "$balance"}},
+{"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"_id": "$wallet", "moved": "$delta"}}]}},
+{"$group": {"_id": "$_id", "says": {"$sum": "$says"}, "moved": {"$sum": "$moved"}}}`
+
+// sample compares the balances with the entries and the plan's openings.
+func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clock func() time.Duration) ([]judge.Sample, error) {
+	return judge.Watch(ctx, clock, func() ([]judge.Level, error) {
+		var wallets []struct {
+			ID          bson.Binary `bson:"_id"`
+			Says, Moved int64
+		}
+		if err := wallet.Aggregate(ctx, db, "wallets", walletNow, &wallets); err != nil {
+			return nil, err
+		}
+		missing := map[string]int64{} // the plan's openings of wallets that were not seen yet
+		for _, a := range opened {
+			missing[string(a.ID[:])] = a.Opening
+		}
+		balances, drift, below := judge.Level{Name: "balances"}, judge.Level{Name: money.DriftLevel}, judge.Level{Name: "wallets below 0"}
+		add := func(says, is int64) {
+			balances.Says, balances.True = balances.Says+says, balances.True+is
+			drift.Says += max(says-is, is-says)
+		}
+		for _, w := range wallets {
+			add(w.Says, missing[string(w.ID.Data)]+w.Moved)
+			delete(missing, string(w.ID.Data))
+			if w.Says < 0 {
+				below.Says++
+			}
+		}
+		for _, opening := range missing {
+			add(0, opening)
+		}
+		return []judge.Level{balances, drift, below}, nil
+	})
+}
+
 // summary counts the operations of the load, without the postcheck's.
 func summary(r loadtest.Result) string {
 	did := tally(r.Records[:r.Loaded])
@@ -257,7 +357,9 @@ func tally(records []traffic.Record) map[string]int64 {
 // and then by one unit more, which must be refused. The decided key of that refusal must
 // not be accepted for another wallet.
 func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
-	Of(t).countClients(ctx, t.Prefix)
+	// If it finds none while the replicas are alive, the end of the last connection cannot be awaited, and the run is
+	// inconclusive.
+	Of(t).clients, _ = Of(t).db.Clients(ctx)
 	wallets := money.Accounts(t.Plan)
 	last := len(wallets) - 1 // has the same client as the one before, so a key could be accepted for both
 	findings := money.Postcheck(ctx, t, "wallet", 1, func(ctx context.Context, i int, row []money.Account) []string {

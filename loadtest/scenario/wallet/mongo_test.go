@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/site"
 	"shop/loadtest/traffic"
 )
 
@@ -22,22 +23,12 @@ import (
 // what those forbid.
 func ownMongo(t *testing.T) (db *mongo.Database, at string) {
 	t.Helper()
-	at, err := withMongoDatabase(testbed.Env(t, "SHOP_MONGO_URL"), fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano()))
+	own, err := site.OpenMongo(testbed.Env(t, "SHOP_MONGO_URL"), fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if db, err = mongoDatabase(at); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Drop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := db.Client().Disconnect(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return db, at
+	t.Cleanup(func() { own.Close(context.Background(), false) })
+	return own.Database, own.URL
 }
 
 // do runs commands, one per line, as in the shell.

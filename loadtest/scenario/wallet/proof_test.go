@@ -31,16 +31,12 @@ func refusingWallets(t *testing.T, had *Stores, env Environment) *loadtest.Proof
 	}
 	prepare := func(ctx context.Context, trial *loadtest.Trial, clients []loadtest.Credentials) error {
 		*had = *Of(trial)
-		db, err := mongoDatabase(had.Mongo)
-		if err != nil {
-			return err
-		}
 		var wallets []string
 		for _, w := range money.Accounts(trial.Plan) {
 			wallets = append(wallets, walletDocument(w.ID.String(), uuid.UUID(clients[w.Client].ID).String(), int(w.Opening), int(w.Opening)))
 		}
-		do(t, db, insert("wallets", wallets...))
-		return db.Client().Disconnect(ctx)
+		do(t, had.db.Database, insert("wallets", wallets...))
+		return nil
 	}
 	proof := testproof.New(t, New(env).Safe("lockid", loadtest.NoFault), prepare)
 	proof.Grace, proof.LockTTL = 100*time.Millisecond, map[string]time.Duration{}
@@ -91,11 +87,7 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 // gone checks that a scenario has left nothing behind.
 func gone(t *testing.T, had Stores) {
 	t.Helper()
-	db, err := mongoDatabase(testbed.Env(t, "SHOP_MONGO_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Client().Disconnect(context.Background()) }()
+	db, _ := ownMongo(t)
 	left, err := db.Client().ListDatabaseNames(t.Context(), bson.D{})
 	if err != nil {
 		t.Fatal(err)
@@ -159,12 +151,9 @@ type lostUpdate struct {
 }
 
 func (l lostUpdate) Inject(ctx context.Context, _ time.Duration) ([]fault.Event, error) {
-	db, err := mongoDatabase(Of(l.trial).Mongo)
-	if err != nil {
-		return nil, err
-	}
+	db := Of(l.trial).db.Database
 	do(l.t, db, update("wallets", `{}`, `{"$inc": {"balance": -1}}`))
 	testproof.AwaitLook(ctx, l.trial)
 	do(l.t, db, update("wallets", `{}`, `{"$inc": {"balance": 1}}`))
-	return nil, db.Client().Disconnect(ctx)
+	return nil, nil
 }

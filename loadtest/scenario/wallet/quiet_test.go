@@ -34,15 +34,15 @@ func replicaOf(t *testing.T, at string) *mongo.Client {
 
 func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T) {
 	db, at := ownMongo(t)
-	if err := waitQuiet(t.Context(), db, db.Name(), site.QuietWait); err != nil {
+	if err := (&site.Mongo{Database: db}).WaitQuiet(t.Context(), site.QuietWait); err != nil {
 		t.Errorf("no connection is left, but: %v", err)
 	}
 	replica := replicaOf(t, at)
-	if err := waitQuiet(t.Context(), db, db.Name(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
+	if err := (&site.Mongo{Database: db}).WaitQuiet(t.Context(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
 		t.Errorf("quiet, although a client is connected: %v", err)
 	}
 	quiet := make(chan error, 1)
-	go func() { quiet <- waitQuiet(t.Context(), db, db.Name(), site.QuietWait) }()
+	go func() { quiet <- (&site.Mongo{Database: db}).WaitQuiet(t.Context(), site.QuietWait) }()
 	if err := replica.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	if underWay(t, db) == 0 {
 		t.Fatal("the server stopped the command: this test shows nothing")
 	}
-	if err := waitQuiet(t.Context(), db, db.Name(), site.QuietWait); err != nil {
+	if err := (&site.Mongo{Database: db}).WaitQuiet(t.Context(), site.QuietWait); err != nil {
 		t.Fatal(err)
 	}
 	if n := underWay(t, db); n != 0 {
@@ -95,7 +95,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 func TestFigures_ConnectionsAndOpenTransactionsAreFound(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, correctWallets())
-	trial := &loadtest.Trial{Prefix: db.Name(), State: &Stores{db: db}}
+	trial := &loadtest.Trial{Prefix: db.Name(), State: &Stores{db: &site.Mongo{Database: db}}}
 	read := func() map[string]int64 {
 		figures, err := Figures(t.Context(), trial, nil)
 		if err != nil {
@@ -170,7 +170,7 @@ func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T
 	if err := dead.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitQuiet(t.Context(), db, db.Name(), site.QuietWait); err != nil {
+	if err := (&site.Mongo{Database: db}).WaitQuiet(t.Context(), site.QuietWait); err != nil {
 		t.Fatal(err)
 	}
 	if drift, err := wallet.Drift(t.Context(), db, wallet.Openings); err != nil || drift != 0 {

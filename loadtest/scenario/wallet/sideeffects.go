@@ -3,16 +3,12 @@
 package wallet
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
 	"shop/loadtest/traffic"
@@ -190,25 +186,12 @@ func disturbedOperations(t *loadtest.Trial, records []traffic.Record) map[uuid.U
 	return disturbed
 }
 
-// storedCredits reads the executed credits.
-func storedCredits(ctx context.Context, db *mongo.Database) ([]credit, error) {
-	var stored []struct {
-		ID            bson.Binary `bson:"_id"`
-		Wallet        bson.Binary
-		Amount, Bonus int64
-	}
-	err := wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"kind": "credit", "refused": {"$exists": false}}}`, &stored)
-	if err != nil {
-		return nil, fmt.Errorf("audit: credits: %w", err)
-	}
-	credits := make([]credit, len(stored))
-	for i, s := range stored {
-		operation, err := uuid.FromBytes(s.ID.Data)
-		wallet, also := uuid.FromBytes(s.Wallet.Data)
-		if err := errors.Join(err, also); err != nil {
-			return nil, fmt.Errorf("audit: credits: %w", err)
+// credits returns the executed credits.
+func (is stored) credits() (credits []credit) {
+	for _, o := range is.operations {
+		if o.Kind == "credit" {
+			credits = append(credits, credit{o.ID, o.Wallet, o.Amount, o.Bonus})
 		}
-		credits[i] = credit{operation, wallet, s.Amount, s.Bonus}
 	}
-	return credits, nil
+	return credits
 }

@@ -208,7 +208,8 @@ func TestStoredCredits_AreTheExecutedOnes(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
 	do(t, db, insert("wallet_operations", operationDocument(uuid.NewString(), "k7", "credit", `, "refused": "no"`, 1, 0, 409)))
-	credits, err := storedCredits(t.Context(), db)
+	is, err := readStored(t.Context(), db)
+	credits := is.credits()
 	want := credit{uuid.MustParse(operation1), uuid.MustParse(wallet1), 100, 10}
 	if err != nil || len(credits) != 1 || credits[0] != want {
 		t.Errorf("%+v, %v; want %+v", credits, err, want)

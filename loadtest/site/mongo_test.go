@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package wallet
+package site
 
 import "testing"
 
@@ -20,11 +20,5 @@ func TestWithMongoDatabase_KeepsHostsAndOptionsAndReplacesTheDatabase(t *testing
 		if got, err := withMongoDatabase(wrong, "proof"); err == nil {
 			t.Errorf("%q: %q and no error", wrong, got)
 		}
-	}
-}
-
-func TestMongoDatabase_HasToBeNamed(t *testing.T) {
-	if _, err := mongoDatabase("mongodb://127.0.0.1:1/?replicaSet=x"); err == nil {
-		t.Error("a URL without a database is no error")
 	}
 }
