@@ -23,10 +23,10 @@ func CombinerKilledSpec() FaultSpec {
 	}}
 }
 
-// CombinerPausedSpec is CombinerPaused.
-func CombinerPausedSpec() FaultSpec {
-	return FaultSpec{Fault: CombinerPaused, Of: Combined, Least: 10, Needs: []Need{
+// CombinerPausedSpec is CombinerPaused, with more needs.
+func CombinerPausedSpec(more ...Need) FaultSpec {
+	return FaultSpec{Fault: CombinerPaused, Of: Combined, Least: 10, Needs: append([]Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses in a transaction for several requests"},
 		together,
-	}}
+	}, more...)}
 }

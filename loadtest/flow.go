@@ -96,6 +96,12 @@ type FaultSpec struct {
 	Of       string        // the only strategy that has it; "": all
 }
 
+// At returns the spec with a load of its own: its length, its stretch, and what divides its rate.
+func (u FaultSpec) At(least, stretch, slower int) FaultSpec {
+	u.Least, u.Stretch, u.Slower = least, stretch, slower
+	return u
+}
+
 // spec returns what the flow defines for a fault; the zero FaultSpec for a fault of another flow.
 func (f *Flow) spec(fault Fault) (known FaultSpec) {
 	for _, u := range f.Faults {
@@ -135,16 +141,10 @@ type Curve struct {
 	Of     func(judge.Sample) int64
 }
 
-// Story shows how a violation came about, as time lines with text above them.
+// Story shows how a violation came about, as a text and the time line below it.
 type Story struct {
-	Title string
-	Parts []StoryPart
-}
-
-// StoryPart is a text and the time line below it.
-type StoryPart struct {
-	Text string
-	Bars []Bar
+	Title, Text string
+	Bars        []Bar
 }
 
 // Bar is one request of a time line.

@@ -144,7 +144,7 @@ func (r result) Levels() chart {
 func seconds(d time.Duration) float64      { return d.Round(time.Millisecond).Seconds() }
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// timeline is when each request of a part of a story was under way.
+// timeline is when each request of a story was under way.
 type timeline struct {
 	Rows []row
 	For  float64 // ms

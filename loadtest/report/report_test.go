@@ -51,10 +51,10 @@ func exampleReport() loadtest.Report {
 			{At: 0, Levels: []judge.Level{{Name: "drop-00", Says: 1, True: 1}}},
 			{At: 30 * ms, Levels: []judge.Level{{Name: "drop-00", Says: 0, True: -1}}},
 		},
-		Story: &loadtest.Story{Title: "The first", Parts: []loadtest.StoryPart{{Text: "There were 1 units of drop-00.", Bars: []loadtest.Bar{
+		Story: &loadtest.Story{Title: "The first", Text: "There were 1 units of drop-00.", Bars: []loadtest.Bar{
 			{Who: "replica 1 sells 1", Then: "1 of 1 sold", Start: a.Attempts[0].Start, End: a.Attempts[0].End},
 			{Who: "replica 2 sells 1", Then: "2 of 1 sold", Start: b.Attempts[0].Start, End: b.Attempts[0].End, Over: true},
-		}}}},
+		}},
 	}
 	row := loadtest.NewResult(sales.Safe("redis+row", inventory.RedisDown), 3)
 	row.Verdict, row.AsExpected, row.Requests, row.OK = loadtest.Safe, true, 1, 1

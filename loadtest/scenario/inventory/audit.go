@@ -172,10 +172,14 @@ WHERE p.stock > 0`,
 // LoadHistory copies the products of the plan and the answers to clients into temporary tables of conn. The times of the
 // history count from epoch.
 func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
-	if err := fillOpening(ctx, conn, opening); err != nil {
+	const products = "sku text, quantity bigint, price bigint, currency text, client_max bigint"
+	err := site.FillTable(ctx, conn, "proof_opening", products, opening, func(s Stock) []any {
+		return []any{s.SKU, s.Quantity, s.Price, s.Currency, s.ClientMax}
+	})
+	if err != nil {
 		return err
 	}
-	err := loadtest.FillSummaries(ctx, conn, records, clients, epoch, "order_id uuid, lines jsonb", func(r traffic.Record) []any {
+	err = loadtest.FillSummaries(ctx, conn, records, clients, epoch, "order_id uuid, lines jsonb", func(r traffic.Record) []any {
 		lines, order := map[string]int64{}, r.Made
 		for _, l := range cart(r.Intent) {
 			lines[l.SKU] += l.Quantity
@@ -193,20 +197,13 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	}
 	_, err = conn.Exec(ctx, `
 CREATE OR REPLACE TEMPORARY VIEW proof_lines AS
-SELECT client_id, key, action, order_id, line.key AS sku, line.value::bigint AS quantity, outcome
-FROM proof_summaries, jsonb_each_text(lines) line`)
+SELECT summary.client_id, summary.key, summary.action, summary.order_id, line.sku, line.quantity::bigint AS quantity, summary.outcome
+FROM proof_summaries summary, jsonb_each_text(summary.lines) line (sku, quantity)`)
 	if err != nil {
 		return fmt.Errorf("audit: lines of requests: %w", err)
 	}
 	return site.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
 		return []any{s.name, s.sku, s.shown}
-	})
-}
-
-// fillOpening copies the products of the plan.
-func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
-	return site.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text, client_max bigint", opening, func(s Stock) []any {
-		return []any{s.SKU, s.Quantity, s.Price, s.Currency, s.ClientMax}
 	})
 }
 
@@ -310,70 +307,50 @@ func (o *oversale) crossing() int {
 
 // How many sales a story draws.
 const (
-	salesBefore = 5
+	salesBefore = 8
 	salesAfter  = 6
-	salesClash  = 6
 )
 
-// story shows how the first product was oversold: first how updates of the stock were
-// lost, then the sales beyond the stock. nil: nothing was oversold.
+// story shows the first sale beyond the stock among those around it, and counts the sales before it that may have lost an
+// update of the stock. nil: nothing was oversold.
 func (o *oversale) story(samples []judge.Sample) *loadtest.Story {
 	if o == nil {
 		return nil
 	}
 	end := o.crossing()
-	place, met := clashes(o.Sales[:end])
 	asked, shelf := o.Sales[end].Attempt.Start, ""
 	if n, seen := shelfAt(samples, o.SKU, asked); seen {
-		shelf = fmt.Sprintf("When the first of these requests was sent, %v into the run, the table still showed %d left.", asked.Round(time.Millisecond), n)
+		shelf = fmt.Sprintf("When the first request beyond the stock was sent, %v into the run, the table still showed %d left. ", asked.Round(time.Millisecond), n)
 	}
-	return &loadtest.Story{
+	story := &loadtest.Story{
 		Title: "The first sale beyond the stock",
-		Parts: []loadtest.StoryPart{
-			{
-				Text: fmt.Sprintf("There were %d units of %s. Where bars overlap, two replicas sold it at the same moment: "+
-					"a replica that reads the stock before the other has written puts back a number without the other's sale. "+
-					"%d sales met a sale of another replica like that before the last unit was gone. For example:", o.Put, o.SKU, met),
-				Bars: o.bars(o.Sales[place:min(place+salesClash, end)]),
-			},
-			{
-				Text: shelf + " So the shop went on selling:",
-				Bars: o.bars(o.Sales[max(0, end-salesBefore):min(len(o.Sales), end+salesAfter)]),
-			},
-		},
+		Text: fmt.Sprintf("There were %d units of %s. Where bars overlap, two replicas sold it at the same moment: "+
+			"a replica that reads the stock before the other has written puts back a number without the other's sale. "+
+			"%d sales met a sale of another replica like that before the last unit was gone. "+
+			"%sSo the shop went on selling:", o.Put, o.SKU, met(o.Sales[:end]), shelf),
 	}
-}
-
-func (o *oversale) bars(sales []sale) (bars []loadtest.Bar) {
-	for _, s := range sales {
-		bars = append(bars, loadtest.Bar{
+	for _, s := range o.Sales[max(0, end-salesBefore):min(len(o.Sales), end+salesAfter)] {
+		story.Bars = append(story.Bars, loadtest.Bar{
 			Start: s.Attempt.Start, End: s.Attempt.End, Over: s.Sold > o.Put,
 			Who:  fmt.Sprintf("replica %d sells %d", s.Attempt.Replica+1, s.Units),
 			Then: fmt.Sprintf("%d of %d sold", s.Sold, o.Put),
 		})
 	}
-	return bars
+	return story
 }
 
-// clashes counts the sales that overlapped one on another replica. place is the first of the salesClash sales
-// with most of them.
-func clashes(sales []sale) (place, met int) {
-	var clash []int // the places of those sales
-	for i, a := range sales {
-		if slices.ContainsFunc(sales, func(b sale) bool {
-			return a.Attempt.Start < b.Attempt.End && b.Attempt.Start < a.Attempt.End && a.Attempt.Replica != b.Attempt.Replica
+// met counts the sales that overlapped one on another replica.
+func met(sales []sale) (n int) {
+	for _, s := range sales {
+		a := s.Attempt
+		if slices.ContainsFunc(sales, func(other sale) bool {
+			b := other.Attempt
+			return a.Start < b.End && b.Start < a.End && a.Replica != b.Replica
 		}) {
-			clash = append(clash, i)
+			n++
 		}
 	}
-	most := 0
-	for k, first := range clash {
-		n, _ := slices.BinarySearch(clash, first+salesClash)
-		if n-k > most {
-			place, most = first, n-k
-		}
-	}
-	return place, len(clash)
+	return n
 }
 
 // shelfAt returns the stock of a product in the last sample before a moment.

@@ -3,7 +3,6 @@
 package transfer
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,21 +13,12 @@ import (
 
 	"shop/loadtest/linear"
 	"shop/loadtest/scenario/money"
+	"shop/loadtest/traffic"
 )
 
 // A partition is a group of accounts that pay each other: a connected component, computed
 // from the requests. Its state is the balance and held amount of each account, and the state
 // of each hold. Its parts are the single accounts.
-
-// books is the state of the model. A step works on a copy.
-type books struct {
-	accounts []account
-	deals    []byte // the state of each transfer that is a hold, or that a request names
-}
-
-type account struct{ balance, held int64 }
-
-func (a account) available() int64 { return a.balance - a.held }
 
 // The states of a transfer.
 const (
@@ -39,20 +29,6 @@ const (
 	expired  = 'x'
 )
 
-// Equal and String make it a linear.State.
-func (b books) Equal(other linear.State) bool {
-	o := other.(books)
-	return slices.Equal(b.accounts, o.accounts) && bytes.Equal(b.deals, o.deals)
-}
-
-func (b books) String() string {
-	var text []string
-	for _, a := range b.accounts {
-		text = append(text, fmt.Sprintf("%d (%d held)", a.balance, a.held))
-	}
-	return strings.Join(text, ", ")
-}
-
 // deal is a requested transfer.
 type deal struct {
 	of       *linear.Operation
@@ -60,7 +36,7 @@ type deal struct {
 	from, to string
 	amount   int64
 	lasts    time.Duration // of a hold
-	tracked  bool          // has a place in books.deals: it is a hold, or a request names it
+	tracked  bool          // has a place in Books.Deals: it is a hold, or a request names it
 }
 
 func (d *deal) isHold() bool { return d.lasts > 0 }
@@ -76,7 +52,7 @@ type model struct {
 func linearize(h linear.History) ([]linear.Partition, error) {
 	m := model{History: h, byID: map[string]*deal{}}
 	m.findDeals()
-	return money.Partitions(h.Header, func(groups money.Groups) {
+	return money.Partitions(h.Header, "account", func(groups money.Groups) {
 		for _, d := range m.deals {
 			groups.Join(d.from, d.to)
 		}
@@ -118,38 +94,22 @@ func (m *model) findDeals() {
 	}
 }
 
-// view is a history restricted to some accounts: all of a group, or one.
+// view is a history restricted to some accounts.
 type view struct {
 	*model
-	steps  *[]linear.Step
-	places map[string]int // in books.accounts
-	tracks map[*deal]int  // in books.deals, if the payer is in the view
+	*money.View
+	tracks map[*deal]int // in Books.Deals, if the payer is in the view
 }
 
-// at returns the place of an account, if it is in the view.
-func (v view) at(id string) (int, bool) {
-	i, has := v.places[id]
-	return i, has
-}
-
-func (m *model) view(opening map[string]int64, members ...string) linear.Partition {
-	p := linear.Partition{Object: "account " + members[0]}
-	if len(members) > 1 {
-		p.Object = fmt.Sprintf("the %d accounts from %s on", len(members), members[0])
-	}
-	v := view{m, &p.Steps, map[string]int{}, map[*deal]int{}}
-	start := books{}
-	for i, id := range members {
-		v.places[id] = i
-		start.accounts = append(start.accounts, account{balance: opening[id]})
-	}
+// view adds the steps that concern some accounts.
+func (m *model) view(accounts *money.View) {
+	v := view{m, accounts, map[*deal]int{}}
 	for _, d := range m.deals {
-		if _, has := v.at(d.from); has && d.tracked {
-			v.tracks[d] = len(start.deals)
-			start.deals = append(start.deals, absent)
+		if _, has := v.At(d.from); has && d.tracked {
+			v.tracks[d] = len(v.Opened.Deals)
+			v.Opened.Deals = append(v.Opened.Deals, absent)
 		}
 	}
-	p.Start = start
 	for _, d := range m.deals {
 		v.begin(d)
 	}
@@ -157,77 +117,159 @@ func (m *model) view(opening map[string]int64, members ...string) linear.Partiti
 	for i := range m.Operations {
 		v.read(&m.Operations[i])
 	}
-	return p
-}
-
-// add adds a step with an effect: change updates a copy of the state, and reports whether the step
-// is legal.
-func (v view) add(s linear.Step, change func(*books) bool) {
-	*v.steps = append(*v.steps, s.Does(func(s linear.State) (linear.State, bool) {
-		was := s.(books)
-		b := books{slices.Clone(was.accounts), slices.Clone(was.deals)}
-		return b, change(&b)
-	}))
-}
-
-// check adds a step that changes nothing.
-func (v view) check(s linear.Step, holds func(books) bool) {
-	*v.steps = append(*v.steps, s.Checks(func(s linear.State) bool { return holds(s.(books)) }))
 }
 
 // begin adds a transfer, a hold, or its refusal.
 func (v view) begin(d *deal) {
-	from, pays := v.at(d.from)
-	to, gets := v.at(d.to)
-	step := linear.NewStep(d.of, fmt.Sprintf("%s: %s %d", d.of.Key, d.of.Action, d.amount))
-	amount, hold := d.amount, d.isHold()
 	place, tracked := v.tracks[d]
-	switch fate := d.of.Fate(); {
-	case !pays && (!gets || hold):
-		// The step concerns other accounts.
-	case fate == linear.Contradiction:
-		*v.steps = append(*v.steps, step.Never())
-	case fate == linear.Refused && pays:
-		v.short(d, step, from)
-	case fate == linear.Refused:
-		// A refusal says nothing about the payee.
-	case hold:
-		v.add(step, func(b *books) bool {
-			enough := b.accounts[from].available() >= amount
-			b.accounts[from].held += amount
-			b.deals[place] = reserved
-			return enough
+	if !d.isHold() {
+		v.Pay(d.of, d.from, d.to, d.amount, &d.amount, func(b *money.Books) {
+			if tracked {
+				b.Deals[place] = posted
+			}
 		})
+		return
+	}
+	from, pays := v.At(d.from)
+	step := linear.NewStep(d.of, fmt.Sprintf("%s: %s %d", d.of.Key, d.of.Action, d.amount))
+	switch fate := d.of.Fate(); {
+	case !pays:
+	case fate == linear.Contradiction:
+		v.Never(step)
+	case fate == linear.Refused:
+		v.Refuse(d.of, from, d.amount)
 	default:
-		v.add(step, func(b *books) bool {
-			enough := true
-			if pays {
-				enough = b.accounts[from].available() >= amount
-				b.accounts[from].balance -= amount
-				if tracked {
-					b.deals[place] = posted
-				}
-			}
-			if gets {
-				b.accounts[to].balance += amount
-			}
+		v.Does(step, func(b *money.Books) bool {
+			enough := b.Accounts[from].Covers(d.amount)
+			b.Accounts[from].Held += d.amount
+			b.Deals[place] = reserved
 			return enough
 		})
 	}
 }
 
-// short adds a refusal for lack of funds, which states the available amount.
-func (v view) short(d *deal, step linear.Step, from int) {
-	var why struct{ Available *int64 }
-	d.of.ReadAnswer(&why)
-	amount := d.amount
-	step.Text = fmt.Sprintf("%s: %d refused", d.of.Key, amount)
-	if why.Available != nil {
-		step.Text += fmt.Sprintf(", %d available", *why.Available)
+// Expire is an operation of the service itself: it ends an expired hold.
+const Expire traffic.Action = "expire"
+
+// clockSlack is by how much a hold may last shorter or longer than requested: the
+// database's clock is not the history's, and may be slewed.
+const clockSlack = int64(5 * time.Millisecond)
+
+// ends adds the ends of holds: by a post, by a void, or by the service when they expire.
+func (v view) ends() {
+	ended := map[*deal]bool{}
+	for i := range v.Operations {
+		o := &v.Operations[i]
+		for _, action := range []string{"post", "void"} {
+			id, is := o.PathIs(http.MethodPost, "/v1/transfers/*/"+action)
+			if !is {
+				continue
+			}
+			d := v.byID[id[0]]
+			if d != nil {
+				v.settle(o, d, action == "post")
+				ended[d] = ended[d] || o.Outcome == linear.OK
+			} else {
+				v.unheardOf(o)
+			}
+		}
+		if o.Client == linear.Service && o.Action == string(Expire) {
+			var of struct{ ID string }
+			if o.ReadAnswer(&of); v.byID[of.ID] != nil {
+				v.expire(o, v.byID[of.ID])
+			}
+		}
 	}
-	v.check(step, func(b books) bool {
-		available := b.accounts[from].available()
-		return available < amount && (why.Available == nil || *why.Available == available)
+	for _, d := range v.deals {
+		if fate := d.of.Fate(); d.isHold() && !v.Header.Audited && !ended[d] && (fate == linear.Done || fate == linear.Maybe) {
+			v.expire(&linear.Operation{Client: linear.Service, Key: "expire-" + d.of.Key, Outcome: "unknown"}, d)
+		}
+	}
+}
+
+// unheardOf adds a step that is never legal: an answer about a transfer whose creation no answer reported.
+func (v view) unheardOf(o *linear.Operation) {
+	if fate := o.Fate(); fate != linear.Done && fate != linear.Contradiction || len(o.Objects) == 0 {
+		return
+	}
+	if _, has := v.At(o.Objects[0]); has {
+		v.Never(linear.NewStep(o, o.Key+": of a transfer that no answer returned"))
+	}
+}
+
+// settle adds a post or a void, or its refusal.
+func (v view) settle(o *linear.Operation, d *deal, posts bool) {
+	_, pays := v.At(d.from)
+	_, gets := v.At(d.to)
+	text := fmt.Sprintf("%s: void %d", o.Key, d.amount)
+	settled := int64(0)
+	if posts {
+		var asked struct{ Amount int64 }
+		o.Asked(&asked)
+		if settled = d.amount; asked.Amount > 0 {
+			settled = asked.Amount
+		}
+		text = fmt.Sprintf("%s: post %d of %d", o.Key, settled, d.amount)
+	}
+	step := linear.NewStep(o, text)
+	fate := o.Fate()
+	switch {
+	case !pays && !(gets && posts):
+		return // concerns other accounts
+	case fate == linear.Contradiction, fate == linear.Done && v.late(o, d):
+		v.Never(step)
+	case fate == linear.Done, fate == linear.Maybe:
+		what := byte(voided)
+		if posts {
+			what = posted
+		}
+		v.end(step, d, what, settled)
+	case fate == linear.Refused && pays && o.Problem == "expired":
+		v.was(o, d, expired)
+	case fate == linear.Refused && pays && o.Problem == "already-settled":
+		v.was(o, d, posted, voided)
+	}
+}
+
+// late reports whether a hold was settled by a request that was sent after the hold's time.
+func (v view) late(o *linear.Operation, d *deal) bool {
+	end := d.of.End()
+	return d.isHold() && end != linear.Forever && o.Call > end+int64(d.lasts)+clockSlack
+}
+
+// was adds a refusal that is legal only if the hold was already in one of these states.
+func (v view) was(o *linear.Operation, d *deal, states ...byte) {
+	place := v.tracks[d]
+	v.Checks(linear.NewStep(o, o.Key+": "+o.Problem), func(b money.Books) bool { return slices.Contains(states, b.Deals[place]) })
+}
+
+// expire adds the end of a hold by the service, not before the hold's time.
+func (v view) expire(o *linear.Operation, d *deal) {
+	if _, pays := v.At(d.from); !pays {
+		return
+	}
+	step := linear.NewStep(o, fmt.Sprintf("%s: release %d", o.Key, d.amount))
+	step.Call = max(0, d.of.Call+int64(d.lasts)-clockSlack)
+	v.end(step, d, expired, 0)
+}
+
+// end adds the end of a reserved hold, which moves the settled amount.
+func (v view) end(step linear.Step, d *deal, what byte, settled int64) {
+	from, pays := v.At(d.from)
+	to, gets := v.At(d.to)
+	place := v.tracks[d]
+	amount := d.amount
+	v.Does(step, func(b *money.Books) bool {
+		ended := pays && b.Deals[place] != reserved
+		if pays {
+			b.Accounts[from].Held -= amount
+			b.Accounts[from].Amount -= settled
+			b.Deals[place] = what
+		}
+		if gets {
+			b.Accounts[to].Amount += settled
+		}
+		return !ended
 	})
 }
 
@@ -238,12 +280,12 @@ func (v view) read(o *linear.Operation) {
 	}
 	if id, is := o.PathIs(http.MethodGet, "/v1/accounts/*"); is {
 		var shown struct{ Balance, Held, Available int64 }
-		if at, has := v.at(id[0]); has && o.ReadAnswer(&shown) {
+		if at, has := v.At(id[0]); has && o.ReadAnswer(&shown) {
 			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d, %d held, %d available", o.Key, shown.Balance, shown.Held, shown.Available))
-			v.check(step, func(b books) bool {
-				a := b.accounts[at]
+			v.Checks(step, func(b money.Books) bool {
+				a := b.Accounts[at]
 				// The money of a hold that is over is available already, and held until its end is recorded.
-				return a.balance == shown.Balance && a.held == shown.Held && a.available() <= shown.Available && shown.Available <= a.balance
+				return a.Amount == shown.Balance && a.Held == shown.Held && a.Available() <= shown.Available && shown.Available <= a.Amount
 			})
 		}
 	}
@@ -251,7 +293,7 @@ func (v view) read(o *linear.Operation) {
 		var shown struct{ State string }
 		if place, tracked := v.tracks[v.byID[id[0]]]; tracked && o.ReadAnswer(&shown) {
 			what := map[string]byte{"reserved": reserved, "posted": posted, "voided": voided, "expired": expired}[shown.State]
-			v.check(linear.NewStep(o, o.Key+": shown as "+shown.State), func(b books) bool { return b.deals[place] == what })
+			v.Checks(linear.NewStep(o, o.Key+": shown as "+shown.State), func(b money.Books) bool { return b.Deals[place] == what })
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +17,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/loadtest"
 	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // operationBody is an operation as an answer must show it.
@@ -181,4 +184,184 @@ func (is stored) wallet(plan money.Account, r traffic.Record) walletBody {
 // misreported lists the refusals for lack of funds whose body does not match the request.
 func misreported(records []traffic.Record) []string {
 	return money.Misreported(records, "wallet", func(i traffic.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
+}
+
+// credit is a stored credit that was executed.
+type credit struct {
+	Operation, Wallet uuid.UUID
+	Amount, Bonus     int64
+}
+
+// auditSideEffects lists the breaches of W-SIDE. It compares the calls of the bonus service
+// with the stored credits.
+//
+// In every run, whatever the strategy and the fault:
+//
+//   - The bonus service applied each operation once, and gave one bonus for it. It does
+//     so for calls about an operation under the same id, for the same wallet and amount,
+//     so the calls about an operation must be alike.
+//   - Every applied bonus was committed, in a credit with that bonus; else a bonus was
+//     given that no wallet has. A credit cannot be refused, and every key is decided in
+//     the end (or I-LIVE is broken). The only excuse for a missing credit is a client that
+//     abandoned it after "busy": "busy" says that nothing was credited, but not that the
+//     bonus service was not called. (Without a fault lockid and combined are busy before they call.)
+//   - Every committed bonus was applied; else a wallet has a bonus that was never
+//     given. (M2 checks that the entry is amount + bonus.)
+//
+// Further rules depend on what could have collided:
+//
+//   - Without a fault no request calls twice (onceByRequest). A request that repeats its
+//     work after a collision has called in vain before: that is the mistake of txn,
+//     constant-lock and lock-late. lockid collides before it calls; inc calls before its
+//     transaction begins; naive repeats nothing.
+//   - inc calls once, before any transaction, so that no fault can make it call twice.
+//   - lockid begins again, and calls again, after it has lost its transaction and the lock
+//     with it: the primary failed (step-down, primary-pause, primary-kill), the replica was
+//     stopped for longer than a transaction may live (pause), or the connection broke before
+//     a commit arrived (commit-unknown). A request that was killed (crash) does not continue.
+//     But under crash, starting replicas take up the processor, and the transactions of other
+//     requests may exceed their short lifetime.
+//   - Without a fault lockid and combined call once for an operation (onceByOperation): the second of
+//     two requests with one key finds, under the lock, what the first has stored. The other
+//     strategies do not promise that: two requests under inc both call before either
+//     has stored anything. And under a fault the first may die between its call and its
+//     write; then the second must call.
+//   - Under a nemesis, onceByRequest applies to operations that were under way
+//     while no fault lasted, also those of controls (disturbedOperations).
+//   - A request whose time limit ends between call and commit, or the client's next
+//     request, calls again even without a fault. Both rules therefore exempt the operations
+//     in late. A control has no such excuse: it must be caught even on a machine
+//     on which every request is late.
+func auditSideEffects(s loadtest.Scenario, calls []bonus.Call, credits []credit, e excuses) (breaches []string) {
+	asked, requests := map[uuid.UUID][]bonus.Call{}, map[uuid.UUID]int{}
+	excused := func(operation uuid.UUID) bool {
+		return e.late[operation] && s.Expect != loadtest.Violated || e.disturbed[operation] && s.Strategy != "inc"
+	}
+	for _, c := range calls {
+		if c.Refused { // two wallets share a key: the service refuses the second call, and gives nothing
+			continue
+		}
+		asked[c.Operation] = append(asked[c.Operation], c)
+		if requests[c.Request]++; requests[c.Request] == 2 && onceByRequest(s) && !excused(c.Operation) {
+			breaches = append(breaches, fmt.Sprintf("request %s called the bonus service again for operation %s", c.Request, c.Operation))
+		}
+	}
+	committed := map[uuid.UUID]*credit{}
+	for i, c := range credits {
+		committed[c.Operation] = &credits[i]
+		if len(asked[c.Operation]) == 0 {
+			breaches = append(breaches, fmt.Sprintf("operation %s has a bonus of %d, but the bonus service was not called", c.Operation, c.Bonus))
+		}
+	}
+	givenUp := maps.Clone(e.givenUp)
+	for operation, questions := range asked {
+		if len(questions) > 1 && onceByOperation(s) && !excused(operation) {
+			breaches = append(breaches, fmt.Sprintf("operation %s caused %d calls of the bonus service", operation, len(questions)))
+		}
+		stored, lost := committed[operation], Move{To: questions[0].Wallet, Amount: questions[0].Amount}
+		if stored == nil && givenUp[lost] > 0 { // one excuse for each: equal credits cannot be distinguished
+			givenUp[lost]--
+			stored = &credit{operation, lost.To, lost.Amount, questions[0].Bonus}
+		}
+		breaches = append(breaches, compareCalls(questions, stored)...)
+	}
+	slices.Sort(breaches)
+	return breaches
+}
+
+// excuses exempt operations and credits from rules.
+type excuses struct {
+	late, disturbed map[uuid.UUID]bool // operations
+	givenUp         map[Move]int       // abandoned credits, which may have a bonus although they are not stored
+}
+
+func excusesOf(t *loadtest.Trial, records []traffic.Record) excuses {
+	return excuses{lateOperations(records), disturbedOperations(t, records), givenUpCredits(t.Scenario, records)}
+}
+
+// compareCalls compares the calls about one operation with each other, and with the stored
+// credit; nil: none is stored.
+func compareCalls(questions []bonus.Call, stored *credit) (breaches []string) {
+	is, applied := questions[0], 0
+	for _, q := range questions {
+		if q.First {
+			applied++
+		}
+		if q.Wallet != is.Wallet || q.Amount != is.Amount || q.Bonus != is.Bonus {
+			breaches = append(breaches, fmt.Sprintf("operation %s got %d on %d for %s, and %d on %d for %s",
+				is.Operation, is.Bonus, is.Amount, is.Wallet, q.Bonus, q.Amount, q.Wallet))
+		}
+	}
+	if applied != 1 {
+		breaches = append(breaches, fmt.Sprintf("operation %s was applied %d times", is.Operation, applied))
+	}
+	switch {
+	case stored == nil:
+		breaches = append(breaches, fmt.Sprintf("operation %s got a bonus of %d, but was not committed", is.Operation, is.Bonus))
+	case stored.Wallet != is.Wallet || stored.Amount != is.Amount || stored.Bonus != is.Bonus:
+		breaches = append(breaches, fmt.Sprintf("operation %s has %d on %d for %s, but the bonus service gave %d on %d for %s",
+			is.Operation, stored.Bonus, stored.Amount, stored.Wallet, is.Bonus, is.Amount, is.Wallet))
+	}
+	return breaches
+}
+
+func onceByRequest(s loadtest.Scenario) bool {
+	return s.Fault == loadtest.NoFault || s.Fault == loadtest.Nemesis || s.Strategy == "inc"
+}
+
+func onceByOperation(s loadtest.Scenario) bool {
+	return s.Fault == loadtest.NoFault && (s.Strategy == "lockid" || s.Strategy == loadtest.Combined)
+}
+
+// lateOperations returns the operations with a request that took at least as long as the shortest
+// time limit after the call.
+func lateOperations(records []traffic.Record) map[uuid.UUID]bool {
+	operations := map[uuid.UUID]bool{}
+	for _, r := range records {
+		if late(r) {
+			operations[r.Made] = true
+		}
+	}
+	return operations
+}
+
+func late(r traffic.Record) bool {
+	return slices.ContainsFunc(r.Attempts, func(a traffic.Attempt) bool { return a.End-a.Start >= wallet.BonusTimeout })
+}
+
+// givenUpCredits counts the credits that clients abandoned after "busy", and for which the bonus service
+// may have been called.
+func givenUpCredits(s loadtest.Scenario, records []traffic.Record) map[Move]int {
+	credits := map[Move]int{}
+	for _, r := range records {
+		if r.Action == Credit && r.GivesUp && r.Outcome == traffic.Open && (!onceByOperation(s) || late(r)) {
+			credits[move(r.Intent)]++
+		}
+	}
+	return credits
+}
+
+// aftermath is how long after its end a fault may still make requests repeat their work: they wait
+// until the transaction of a silent replica ends, and for a primary.
+const aftermath = 10 * time.Second
+
+// disturbedOperations returns, under a nemesis, the operations with a request that was under way during a fault or its aftermath.
+func disturbedOperations(t *loadtest.Trial, records []traffic.Record) map[uuid.UUID]bool {
+	disturbed := map[uuid.UUID]bool{}
+	for _, r := range records {
+		if t.Scenario.Fault == loadtest.Nemesis && t.Disturbed(r, aftermath) {
+			disturbed[r.Made] = true
+		}
+	}
+	return disturbed
+}
+
+// credits returns the executed credits.
+func (is stored) credits() (credits []credit) {
+	for _, o := range is.operations {
+		if o.Kind == "credit" {
+			credits = append(credits, credit{o.ID, o.Wallet, o.Amount, o.Bonus})
+		}
+	}
+	return credits
 }

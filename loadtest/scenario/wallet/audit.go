@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -312,20 +313,16 @@ type keyOf struct {
 	key    string
 }
 
-// sharers returns the intents of each key that two or more intents share.
+// sharers returns the intents of each key that an intent has instead of its own.
 func sharers(records []traffic.Record) map[keyOf][]traffic.Record {
 	shared := map[keyOf][]traffic.Record{}
 	for _, r := range records {
-		if r.SharedKey != "" {
-			shared[keyOf{r.Client, r.SharedKey}] = append(shared[keyOf{r.Client, r.SharedKey}], r)
-		}
+		key := keyOf{r.Client, r.IdempotencyKey()}
+		shared[key] = append(shared[key], r)
 	}
-	for _, r := range records {
-		own := keyOf{r.Client, r.Key}
-		if _, is := shared[own]; is { // the first user of the key, whose own key it is
-			shared[own] = append(shared[own], r)
-		}
-	}
+	maps.DeleteFunc(shared, func(_ keyOf, intents []traffic.Record) bool {
+		return !slices.ContainsFunc(intents, func(r traffic.Record) bool { return r.SharedKey != "" })
+	})
 	return shared
 }
 

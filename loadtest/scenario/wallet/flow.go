@@ -206,7 +206,9 @@ var faults = needing(seen, []loadtest.FaultSpec{
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
-	combinerKilled(), combinerPaused(), loadtest.HangUpSpec(),
+	// There is time to catch up after each kill, as under Crash: at a lower rate few batches would have several requests. Each
+	// pause hits a batch, so the wallets with most load are held up each time.
+	loadtest.CombinerKilledSpec().At(14, 0, 2), loadtest.CombinerPausedSpec(outlived).At(20, 0, 2), loadtest.HangUpSpec(),
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.CrashMatrixSpec(5),
 	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2),
@@ -219,22 +221,6 @@ func needing(n loadtest.Need, faults []loadtest.FaultSpec) []loadtest.FaultSpec 
 		faults[i].Needs = append([]loadtest.Need{n}, faults[i].Needs...)
 	}
 	return faults
-}
-
-// combinerKilled leaves time to catch up after each kill, like Crash. At a lower rate few batches would have several requests.
-func combinerKilled() loadtest.FaultSpec {
-	spec := loadtest.CombinerKilledSpec()
-	spec.Least, spec.Slower = 14, 2
-	return spec
-}
-
-// combinerPaused stops replicas inside of a transaction, like Pause. Each pause hits a batch, so the wallets with most
-// load are held up each time.
-func combinerPaused() loadtest.FaultSpec {
-	spec := loadtest.CombinerPausedSpec()
-	spec.Least, spec.Slower = 20, 2
-	spec.Needs = append(spec.Needs, outlived)
-	return spec
 }
 
 var errNoMongo = errors.New("no MongoDB: the environment names no server")

@@ -18,34 +18,12 @@ import (
 // A partition is a group of wallets that pay each other: a connected component, computed from
 // the requests. Its parts are the single wallets.
 
-// walletState is the state of one wallet.
-type walletState struct {
-	balance int64
-	unsure  bool // a credit with an unknown bonus may have happened
-}
-
-func (p walletState) add(n int64) walletState { return walletState{p.balance + n, p.unsure} }
-
-// walletStates is the state of the model. A step works on a copy.
-type walletStates []walletState
-
-// Equal and String make them a linear.State.
-func (p walletStates) Equal(other linear.State) bool { return slices.Equal(p, other.(walletStates)) }
-
-func (p walletStates) String() string {
-	balances := make([]int64, len(p))
-	for i := range p {
-		balances[i] = p[i].balance
-	}
-	return fmt.Sprint(balances)
-}
-
 // change is the effect of an operation on wallets.
 type change struct {
 	of       *linear.Operation
 	from, to string // "": a credit has no payer, a debit no payee
 	amount   int64
-	bonus    *int64 // nil: unknown
+	gets     *int64 // nil: a credit's bonus is unknown
 }
 
 // model holds the changes and the reads of a history.
@@ -69,7 +47,7 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 	for i := range h.Operations {
 		m.sort(&h.Operations[i])
 	}
-	return money.Partitions(h.Header, func(groups money.Groups) {
+	return money.Partitions(h.Header, "wallet", func(groups money.Groups) {
 		for _, c := range m.changes {
 			if c.from != "" && c.to != "" {
 				groups.Join(c.from, c.to)
@@ -80,10 +58,13 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 
 // sort adds an operation to the changes or the reads, if it has an effect or an answer to check.
 func (m *model) sort(o *linear.Operation) {
-	if _, is := o.PathIs(http.MethodGet, "/v1/wallets/*"); is && o.Fate() == linear.Done {
-		m.reads = append(m.reads, o)
-	}
-	if o.Fate() == linear.Nothing || o.Fate() == linear.Refused && o.Problem != money.Short {
+	switch fate := o.Fate(); {
+	case o.Method == http.MethodGet:
+		if _, is := o.PathIs(http.MethodGet, "/v1/wallets/*"); is && fate == linear.Done {
+			m.reads = append(m.reads, o)
+		}
+		return
+	case fate == linear.Nothing, fate == linear.Refused && o.Problem != money.Short:
 		return // not valid, whatever the balance
 	}
 	var asked struct {
@@ -91,95 +72,40 @@ func (m *model) sort(o *linear.Operation) {
 		To     uuid.UUID
 	}
 	o.Asked(&asked)
-	none := int64(0)
+	c := change{of: o, amount: asked.Amount, gets: &asked.Amount}
 	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/credits"); is {
 		var answer struct{ Bonus *int64 }
-		o.ReadAnswer(&answer)
-		m.changes = append(m.changes, change{o, "", id[0], asked.Amount, answer.Bonus})
+		if o.ReadAnswer(&answer); answer.Bonus != nil {
+			*answer.Bonus += asked.Amount
+		}
+		c.to, c.gets = id[0], answer.Bonus
 	}
 	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/debits"); is {
-		m.changes = append(m.changes, change{o, id[0], "", asked.Amount, &none})
+		c.from = id[0]
 	}
 	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/payments"); is {
-		m.changes = append(m.changes, change{o, id[0], asked.To.String(), asked.Amount, &none})
+		c.from, c.to = id[0], asked.To.String()
 	}
+	m.changes = append(m.changes, c)
 }
 
-// view restricts the history to some wallets.
-func (m model) view(opening map[string]int64, members ...string) linear.Partition {
-	p := linear.Partition{Object: "wallet " + members[0]}
-	if len(members) > 1 {
-		p.Object = fmt.Sprintf("the %d wallets from %s on", len(members), members[0])
-	}
-	var start walletStates
-	places := map[string]int{}
-	for i, id := range members {
-		places[id] = i
-		start = append(start, walletState{balance: opening[id]})
-	}
-	p.Start = start
+// view adds the steps that concern some wallets.
+func (m model) view(v *money.View) {
 	for _, c := range m.changes {
-		from, pays := places[c.from]
-		to, gets := places[c.to]
-		if step, says := c.step(from, to, pays, gets); says {
-			p.Steps = append(p.Steps, step)
-		}
+		v.Pay(c.of, c.from, c.to, c.amount, c.gets, func(*money.Books) {})
 	}
 	for _, o := range m.reads {
-		var shown struct {
-			ID      string
-			Balance int64
-		}
-		if at, has := places[pathID(o)]; has && o.ReadAnswer(&shown) {
+		var shown struct{ Balance int64 }
+		id, _ := o.PathIs(http.MethodGet, "/v1/wallets/*")
+		if at, has := v.At(id[0]); has && o.ReadAnswer(&shown) {
 			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d", o.Key, shown.Balance))
 			if m.late {
 				step.Call = max(0, step.Call-staleMost)
 			}
-			p.Steps = append(p.Steps, step.Checks(func(s linear.State) bool {
-				w := s.(walletStates)[at]
-				return w.unsure || w.balance == shown.Balance
-			}))
+			v.Checks(step, func(b money.Books) bool {
+				w := b.Accounts[at]
+				return w.Unsure || w.Amount == shown.Balance
+			})
 		}
 	}
-	return p
-}
-
-func pathID(o *linear.Operation) string {
-	id, _ := o.PathIs(http.MethodGet, "/v1/wallets/*")
-	return id[0]
-}
-
-// step returns the change for a view that contains the payer, the payee, or both; says is false if
-// the change concerns neither.
-func (c change) step(from, to int, pays, gets bool) (step linear.Step, says bool) {
-	step = linear.NewStep(c.of, fmt.Sprintf("%s: %s %d", c.of.Key, c.of.Action, c.amount))
-	switch fate := c.of.Fate(); {
-	case !pays && !gets, fate == linear.Refused && !pays:
-		return step, false
-	case fate == linear.Contradiction:
-		return step.Never(), true
-	case fate == linear.Refused:
-		var why struct{ Available *int64 }
-		c.of.ReadAnswer(&why)
-		step.Text += " refused"
-		return step.Checks(func(s linear.State) bool {
-			w := s.(walletStates)[from]
-			return w.unsure || w.balance < c.amount && (why.Available == nil || *why.Available == w.balance)
-		}), true
-	}
-	return step.Does(func(s linear.State) (linear.State, bool) {
-		p, enough := slices.Clone(s.(walletStates)), true
-		if pays {
-			enough = p[from].unsure || p[from].balance >= c.amount
-			p[from] = p[from].add(-c.amount)
-		}
-		if gets {
-			if p[to] = p[to].add(c.amount); c.bonus != nil {
-				p[to] = p[to].add(*c.bonus)
-			} else {
-				p[to].unsure = true
-			}
-		}
-		return p, enough
-	}), true
 }
