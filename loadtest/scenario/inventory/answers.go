@@ -69,43 +69,20 @@ WHERE seen.shown - 'stock' IS DISTINCT FROM jsonb_build_object('sku', opening.sk
 	},
 }
 
-// shelf pairs a product that an answer shows with the product of the plan at the same place in
-// the list. Either may be missing.
-type shelf struct {
-	name, sku string
-	shown     json.RawMessage
-}
-
-// shown returns the products in the answers to reads. A list must have exactly the products of
-// the plan, in order of their SKUs.
-func shown(opening []Stock, records []traffic.Record) (rows []shelf) {
-	var skus []string
-	for _, s := range opening {
-		skus = append(skus, s.SKU)
-	}
-	slices.Sort(skus)
-	for _, r := range records {
-		switch {
-		case r.Outcome != traffic.OK:
-		case r.Action == ReadProduct:
-			rows = append(rows, shelf{r.Key, r.Of.(Read).SKU, traffic.Canonical(r.Body)})
-		case r.Action == ReadProducts:
-			var list struct{ Products []json.RawMessage }
-			_ = json.Unmarshal(r.Body, &list) // without a list, all products of the plan are missing
-			for i := range max(len(skus), len(list.Products)) {
-				row := shelf{r.Key, "", json.RawMessage("{}")}
-				if i < len(skus) {
-					row.sku = skus[i]
-				}
-				if i < len(list.Products) {
-					row.shown = traffic.Canonical(list.Products[i])
-				}
-				rows = append(rows, row)
-			}
-		}
-	}
-	return rows
-}
+// shownSQL creates a view of the products in the answers to reads, each with the product of the plan at the same place: a
+// list must have exactly the products of the plan, in order of their SKUs. Either may be missing.
+const shownSQL = `
+CREATE OR REPLACE TEMPORARY VIEW proof_shown AS
+SELECT name, sku, answer AS shown
+FROM proof_summaries
+WHERE action = 'read-product' AND outcome = 'ok'
+UNION ALL
+SELECT summary.name, place.sku, COALESCE(place.shown, '{}')
+FROM proof_summaries summary
+CROSS JOIN LATERAL (SELECT opening.sku, item.shown
+                    FROM (SELECT sku, row_number() OVER (ORDER BY sku COLLATE "C") AS n FROM proof_opening) opening
+                    FULL JOIN jsonb_path_query(summary.answer, '$.products[*]') WITH ORDINALITY item (shown, n) ON item.n = opening.n) place
+WHERE summary.action = 'read-products' AND summary.outcome = 'ok'`
 
 // misreported lists the refusals for lack of stock whose body names a product that was not
 // requested, or one of which enough is left.

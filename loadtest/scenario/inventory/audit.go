@@ -33,11 +33,7 @@ var HistoryChecks = append(loadtest.KeyChecks("orders", "order", "'buy'"), []inv
 SELECT COALESCE(opening.sku, p.sku)
 FROM proof_opening opening
 FULL JOIN products p ON p.sku = opening.sku
-LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
-           FROM order_lines l
-           JOIN orders o ON o.id = l.order_id
-           WHERE o.status = 'confirmed'
-           GROUP BY l.sku) bought ON bought.sku = p.sku
+LEFT JOIN ` + boughtSQL + ` ON bought.sku = p.sku
 WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 	},
 	{
@@ -147,14 +143,18 @@ WHERE o.status = 'cancelled' AND summary.name IS NULL`,
 	},
 }...)
 
+// boughtSQL is the units of each product in confirmed orders.
+const boughtSQL = `
+(SELECT l.sku, sum(l.quantity) AS units
+ FROM order_lines l
+ JOIN orders o ON o.id = l.order_id
+ WHERE o.status = 'confirmed'
+ GROUP BY l.sku) bought`
+
 // oversoldSQL is inventory's number, computed from the plan's stock instead of the service's.
 const oversoldSQL = `
 SELECT COALESCE(sum(GREATEST(bought.units - COALESCE(opening.quantity, 0), 0)), 0)::bigint
-FROM (SELECT l.sku, sum(l.quantity) AS units
-      FROM order_lines l
-      JOIN orders o ON o.id = l.order_id
-      WHERE o.status = 'confirmed'
-      GROUP BY l.sku) bought
+FROM ` + boughtSQL + `
 LEFT JOIN proof_opening opening ON opening.sku = bought.sku`
 
 // SoldChecks apply only after a whole plan was sent (see NewPlan). They fail a service that
@@ -179,8 +179,8 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	if err != nil {
 		return err
 	}
-	err = loadtest.FillSummaries(ctx, conn, records, clients, epoch, "order_id uuid, lines jsonb", func(r traffic.Record) []any {
-		lines, order := map[string]int64{}, r.Made
+	err = loadtest.FillSummaries(ctx, conn, records, clients, epoch, "order_id uuid, sku text, lines jsonb", func(r traffic.Record) []any {
+		lines, order, read := map[string]int64{}, r.Made, Read{}
 		for _, l := range cart(r.Intent) {
 			lines[l.SKU] += l.Quantity
 		}
@@ -188,24 +188,24 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 		case Return:
 			order = of.Order
 		case Read:
-			order = of.Order
+			order, read = of.Order, of
 		}
-		return []any{order, json.RawMessage(traffic.Encode(lines))}
+		return []any{order, read.SKU, json.RawMessage(traffic.Encode(lines))}
 	})
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, `
+	if _, err := conn.Exec(ctx, linesSQL+";"+shownSQL); err != nil {
+		return fmt.Errorf("audit: lines of requests and answers: %w", err)
+	}
+	return nil
+}
+
+// linesSQL creates a view of the lines of requests.
+const linesSQL = `
 CREATE OR REPLACE TEMPORARY VIEW proof_lines AS
 SELECT summary.client_id, summary.key, summary.action, summary.order_id, line.sku, line.quantity::bigint AS quantity, summary.outcome
-FROM proof_summaries summary, jsonb_each_text(summary.lines) line (sku, quantity)`)
-	if err != nil {
-		return fmt.Errorf("audit: lines of requests: %w", err)
-	}
-	return site.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
-		return []any{s.name, s.sku, s.shown}
-	})
-}
+FROM proof_summaries summary, jsonb_each_text(summary.lines) line (sku, quantity)`
 
 // effectsSQL lists purchases and cancellations by their idempotency key. Movements are written
 // under the row locks of their products, so their ids are in the order of the effects.

@@ -145,11 +145,7 @@ WITH opening (sku, quantity) AS (VALUES ` + strings.Join(rows, ", ") + `)
 SELECT COALESCE(p.sku, opening.sku), COALESCE(p.stock, -1), (COALESCE(opening.quantity, 0) - COALESCE(bought.units, 0))::bigint
 FROM products p
 FULL JOIN opening ON opening.sku = p.sku
-LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
-           FROM order_lines l
-           JOIN orders o ON o.id = l.order_id
-           WHERE o.status = 'confirmed'
-           GROUP BY l.sku) bought ON bought.sku = p.sku
+LEFT JOIN ` + boughtSQL + ` ON bought.sku = p.sku
 ORDER BY 1`
 }
 

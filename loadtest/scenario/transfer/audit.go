@@ -54,9 +54,7 @@ HAVING sum(amount) <> 0`,
 SELECT COALESCE(a.id, o.id)::text
 FROM accounts a
 FULL JOIN proof_accounts o ON o.id = a.id
-LEFT JOIN (SELECT account_id, sum(delta) AS moved
-           FROM ledger_entries
-           GROUP BY account_id) l ON l.account_id = a.id
+LEFT JOIN ` + movedSQL + ` ON l.account_id = a.id
 WHERE a.balance IS DISTINCT FROM o.opening + COALESCE(l.moved, 0)`,
 	},
 	{
@@ -206,15 +204,16 @@ WHERE summary.action IN ('post', 'void')
 	},
 }
 
+// movedSQL is the sum of each account's entries.
+const movedSQL = `(SELECT account_id, sum(delta) AS moved FROM ledger_entries GROUP BY account_id) l`
+
 // driftSQL is transfer's number, computed from the plan's openings, in the table opened, instead of the service's.
 func driftSQL(opened string) string {
 	return `
 SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
 FROM accounts a
 FULL JOIN ` + opened + ` o ON o.id = a.id
-LEFT JOIN (SELECT account_id, sum(delta) AS moved
-           FROM ledger_entries
-           GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
+LEFT JOIN ` + movedSQL + ` ON l.account_id = COALESCE(a.id, o.id)`
 }
 
 // LoadHistory copies the accounts of the plan and the answers to clients into

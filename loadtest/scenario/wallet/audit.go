@@ -138,36 +138,22 @@ var kinds = map[traffic.Action]string{Credit: "credit", Debit: "debit", Pay: "pa
 // beside those of the service. The inserts are acknowledged by a majority, so that
 // every later snapshot contains them.
 func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Account, records []traffic.Record, clients []loadtest.Credentials) error {
-	opened := make([]any, 0, len(wallets))
+	var opened, summaries []bson.M
 	for _, w := range wallets {
-		opened = append(opened, bson.D{
-			{Key: "_id", Value: uuidValue(w.ID)},
-			{Key: "owner", Value: uuidValue(clients[w.Client].ID)},
-			{Key: "currency", Value: w.Currency},
-			{Key: "opening", Value: w.Opening},
-		})
+		opened = append(opened, bson.M{"_id": uuidValue(w.ID), "owner": uuidValue(clients[w.Client].ID), "currency": w.Currency, "opening": w.Opening})
 	}
-	summaries := make([]any, 0, len(records))
 	for _, r := range records {
 		if r.Reads {
 			continue
 		}
 		m := move(r.Intent)
-		d := bson.D{
-			{Key: "_id", Value: r.Key},
-			{Key: "under", Value: r.IdempotencyKey()},
-			{Key: "client", Value: uuidValue(clients[r.Client].ID)},
-			{Key: "kind", Value: kinds[r.Action]},
-			{Key: "wallet", Value: uuidValue(m.wallet())},
-			{Key: "amount", Value: m.Amount},
-			{Key: "sent", Value: r.Sent()},
-			{Key: "outcome", Value: string(r.Outcome)},
-			{Key: "problem", Value: r.Problem()},
-			{Key: "made", Value: uuidValue(r.Made)},
-			{Key: "answer", Value: operation(r)},
+		d := bson.M{
+			"_id": r.Key, "under": r.IdempotencyKey(), "client": uuidValue(clients[r.Client].ID),
+			"kind": kinds[r.Action], "wallet": uuidValue(m.wallet()), "amount": m.Amount,
+			"sent": r.Sent(), "outcome": string(r.Outcome), "problem": r.Problem(), "made": uuidValue(r.Made), "answer": operation(r),
 		}
 		if r.Action == Pay {
-			d = append(d, bson.E{Key: "to", Value: uuidValue(m.To)})
+			d["to"] = uuidValue(m.To)
 		}
 		summaries = append(summaries, d)
 	}
@@ -182,19 +168,14 @@ func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Accoun
 }
 
 // operation returns the answer to a success in the form in which it is stored; empty for other answers.
-func operation(r traffic.Record) bson.D {
-	var o struct {
-		Kind          string
-		Wallet        uuid.UUID
-		To            *uuid.UUID
-		Amount, Bonus int64
-	}
+func operation(r traffic.Record) bson.M {
+	var o operationBody
 	if json.Unmarshal(r.Answer(), &o) != nil || o.Kind == "" {
-		return bson.D{}
+		return bson.M{}
 	}
-	d := bson.D{{Key: "kind", Value: o.Kind}, {Key: "wallet", Value: uuidValue(o.Wallet)}, {Key: "amount", Value: o.Amount}, {Key: "bonus", Value: o.Bonus}}
+	d := bson.M{"kind": o.Kind, "wallet": uuidValue(o.Wallet), "amount": o.Amount, "bonus": o.Bonus}
 	if o.To != nil {
-		d = append(d, bson.E{Key: "to", Value: uuidValue(*o.To)})
+		d["to"] = uuidValue(*o.To)
 	}
 	return d
 }
