@@ -40,6 +40,9 @@
 //	target/      the proof of a service that is not ours
 //	prove/       the program: its flags, the servers, and for each flow a table of what its faults need (setup.go)
 //
+// A flow has these files: flow.go (what it is, its faults, what is checked after the load), plan.go, hostile.go (requests
+// that are not allowed), answers.go (what answers must say), audit.go, model.go, cells.go (of the crash matrix).
+//
 // A new fault is a type in package fault, an entry in the table of a flow's faults (scenario/FLOW/flow.go) and one in the
 // table of their setups (prove/FLOW.go). Tests name the places that are missing.
 //

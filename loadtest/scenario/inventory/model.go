@@ -51,7 +51,6 @@ type placed struct {
 type model struct {
 	products map[string]*linear.Partition
 	orders   map[string]placed // by id
-	count    map[string]int    // of the orders of a product
 }
 
 // linearize returns the partitions of a history.
@@ -60,7 +59,7 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 	if err := json.Unmarshal(h.Header.Given, &given); err != nil {
 		return nil, fmt.Errorf("products of the plan: %w", err)
 	}
-	m := model{map[string]*linear.Partition{}, map[string]placed{}, map[string]int{}}
+	m := model{map[string]*linear.Partition{}, map[string]placed{}}
 	for _, s := range given {
 		m.products[s.SKU] = &linear.Partition{Object: "product " + s.SKU, Start: product{stock: s.Quantity}}
 	}
@@ -76,13 +75,7 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 	}
 	var partitions []linear.Partition
 	for _, sku := range slices.Sorted(maps.Keys(m.products)) {
-		p := m.products[sku]
-		start, _ := p.Start.(product)
-		for range m.count[sku] {
-			start.orders += string(rune(absent))
-		}
-		p.Start = start
-		partitions = append(partitions, *p)
+		partitions = append(partitions, *m.products[sku])
 	}
 	return partitions, nil
 }
@@ -92,12 +85,18 @@ func isPurchase(o *linear.Operation) bool {
 	return is
 }
 
-// add appends a step to a product. A product that is not in the plan starts with a stock of 0.
-func (m model) add(sku string, s linear.Step) {
+// product returns the partition of a product. One that is not in the plan starts with a stock of 0.
+func (m model) product(sku string) *linear.Partition {
 	if m.products[sku] == nil {
 		m.products[sku] = &linear.Partition{Object: "product " + sku, Start: product{}}
 	}
-	m.products[sku].Steps = append(m.products[sku].Steps, s)
+	return m.products[sku]
+}
+
+// add appends a step to a product.
+func (m model) add(sku string, s linear.Step) {
+	p := m.product(sku)
+	p.Steps = append(p.Steps, s)
 }
 
 func (m model) purchase(o *linear.Operation) {
@@ -120,9 +119,11 @@ func (m model) bought(o *linear.Operation, lines []Stock) {
 	o.ReadAnswer(&made)
 	order := placed{lines, map[string]int{}}
 	for _, l := range lines {
-		place := m.count[l.SKU]
-		m.count[l.SKU]++
-		order.place[l.SKU] = place
+		p := m.product(l.SKU)
+		start := p.Start.(product)
+		place := len(start.orders)
+		start.orders += string(rune(absent))
+		p.Start, order.place[l.SKU] = start, place
 		step := linear.NewStep(o, fmt.Sprintf("%s: buy %d", o.Key, l.Quantity))
 		m.add(l.SKU, step.Does(func(s linear.State) (linear.State, bool) {
 			p := s.(product)
