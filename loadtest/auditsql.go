@@ -60,7 +60,9 @@ FROM (SELECT FROM idempotency_keys GROUP BY xmin::text HAVING count(*) > 1) AS b
 
 // FillSummaries copies the answers to clients into the temporary table proof_summaries: a row for each request, with more
 // columns of the flow. The times of the history count from epoch.
-func FillSummaries(ctx context.Context, conn *pgx.Conn, records []traffic.Record, clients []Credentials, epoch time.Time, columns string, more func(traffic.Record) []any) error {
+func FillSummaries(ctx context.Context, conn *pgx.Conn, records []traffic.Record, clients []Credentials, epoch time.Time,
+	columns string, more func(traffic.Record) []any,
+) error {
 	const common = `name text, client_id uuid, key text, action text, sent boolean, outcome text, problem text,
 	begun timestamptz, answered timestamptz, made uuid, answer jsonb, `
 	return site.FillTable(ctx, conn, "proof_summaries", common+columns, records, func(r traffic.Record) []any {
@@ -72,7 +74,7 @@ func FillSummaries(ctx context.Context, conn *pgx.Conn, records []traffic.Record
 	})
 }
 
-// KeyChecks return the checks that each row of a table has a request under its key that is not known to have failed. what
+// KeyChecks returns the checks that each row of a table has a request under its key that is not known to have failed. what
 // is such a row, and makes are the actions that make one.
 func KeyChecks(table, what, makes string) []invariant.Check {
 	return []invariant.Check{

@@ -171,7 +171,9 @@ WHERE p.stock > 0`,
 
 // LoadHistory copies the products of the plan and the answers to clients into temporary tables of conn. The times of the
 // history count from epoch.
-func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []traffic.Record,
+	clients []loadtest.Credentials, epoch time.Time,
+) error {
 	const products = "sku text, quantity bigint, price bigint, currency text, client_max bigint"
 	err := site.FillTable(ctx, conn, "proof_opening", products, opening, func(s Stock) []any {
 		return []any{s.SKU, s.Quantity, s.Price, s.Currency, s.ClientMax}
@@ -179,7 +181,8 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	if err != nil {
 		return err
 	}
-	err = loadtest.FillSummaries(ctx, conn, records, clients, epoch, "order_id uuid, sku text, lines jsonb", func(r traffic.Record) []any {
+	const columns = "order_id uuid, sku text, lines jsonb"
+	err = loadtest.FillSummaries(ctx, conn, records, clients, epoch, columns, func(r traffic.Record) []any {
 		lines, order, read := map[string]int64{}, r.Made, Read{}
 		for _, l := range cart(r.Intent) {
 			lines[l.SKU] += l.Quantity

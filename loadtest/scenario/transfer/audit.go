@@ -218,7 +218,9 @@ LEFT JOIN ` + movedSQL + ` ON l.account_id = COALESCE(a.id, o.id)`
 
 // LoadHistory copies the accounts of the plan and the answers to clients into
 // temporary tables of conn. The times of the history count from epoch.
-func LoadHistory(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []traffic.Record, clients []loadtest.Credentials, epoch time.Time) error {
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []traffic.Record,
+	clients []loadtest.Credentials, epoch time.Time,
+) error {
 	err := site.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
 		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
 	})
