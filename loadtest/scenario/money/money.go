@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package money holds what the flows of money share: the accounts that a plan opens, and the
+// Package money holds what the flows of money share: the accounts that a plan opens, their model, and the
 // check that in the end each can be spent to its last unit, and no further.
 package money
 
