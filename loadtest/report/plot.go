@@ -55,7 +55,7 @@ func (r result) newChart(unit string) chart {
 // in returns the number of the bin of a time; the last one for a time after the end.
 func (c chart) in(at time.Duration) int { return max(0, min(len(c.At)-1, int(at/c.bin))) }
 
-// Rate plots, per second, the keys that succeeded, the keys that were refused, and the answers that decided
+// Rate plots, per second, the keys of writes that succeeded, those that were refused, and the answers that decided
 // nothing.
 func (r result) Rate() chart {
 	c := r.newChart("/s")
@@ -67,6 +67,9 @@ func (r result) Rate() chart {
 		counts[string(outcome)][c.in(at)]++
 	}
 	for _, record := range r.Records[:r.Loaded] {
+		if record.Reads {
+			continue
+		}
 		if record.Outcome.Final() {
 			count(record.Outcome, record.DecidedAt(0))
 		}

@@ -37,7 +37,9 @@ func TestRate_ALineForEachOutcomeTheRareOnesOnTop(t *testing.T) {
 	const ms = time.Millisecond
 	busy := key(0, 3950*ms, traffic.OK)
 	busy.Attempts = append([]traffic.Attempt{{End: 50 * ms, Outcome: traffic.Open}, {End: 1950 * ms, Outcome: traffic.Unknown}}, busy.Attempts...)
-	r := loaded(busy, key(0, 3960*ms, traffic.OK), key(0, 20*ms, traffic.Rejected))
+	read := key(0, 3960*ms, traffic.OK)
+	read.Reads = true
+	r := loaded(busy, key(0, 3960*ms, traffic.OK), key(0, 20*ms, traffic.Rejected), read)
 	r.Records = append(r.Records, key(9*time.Second, 10*time.Second, traffic.OK)) // of the postcheck
 	c := r.Rate()
 	if diff := cmp.Diff([]string{"refused", "bought", "nothing done, retried", "unknown, retried"}, names(c)); diff != "" {

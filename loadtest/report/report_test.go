@@ -210,7 +210,7 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 		`<th scope="row">naive</th><td><a class="pill violated" href="#inventory-naive-none">violated</a> <span class="met">✓ control, caught</span></td><td><span class="soft" aria-label="not tried">–</span></td>`,
 		`<th scope="row">redis&#43;row</th><td><span class="soft" aria-label="not tried">–</span></td><td><a class="pill safe" href="#inventory-redis-row-redis-down">safe</a> <span class="met">✓</span>`,
 		`id="inventory-naive-none"`, "There were 1 units of", "replica 1 sells 1", "1 of 1 sold", "replica 2 sells 1", "2 of 1 sold",
-		"Keys decided", "From the planned start of a key", "Units left", "drop-00&lt;b&gt;", // text from outside is escaped
+		"Keys of writes decided", "From the planned start of a key", "Units left", "drop-00&lt;b&gt;", // text from outside is escaped
 		`title="keys of writes`, "20.5",
 		`id="inventory-redis-row-redis-down"`, `"faults":[[0.1,0.2]]`, "redis killed", "No run proves that there is no error",
 	} {
