@@ -44,13 +44,16 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add(flow.During, judge.Apart(t.Samples)...)
 	findings.Add(ReplicatedInvariant.Code, t.unreplicated(records)...)
 	findings.Add(LeakInvariant.Code, leaks(t.AtRest)...)
-	if t.Scenario.Fault == CrashMatrix {
-		findings.Add(CellInvariant.Code, violatedCells(t.Cells)...)
+	var unshown []string
+	if e := t.Scenario.Experiment; e != nil {
+		var broken invariant.Findings
+		broken, unshown = e.Judge(t.Scenario.Expect, t.Tried)
+		findings.Merge(broken)
 	}
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)
 	}
-	result := t.result(records, audited.Evidence)
+	result := t.result(records, audited.Evidence, unshown)
 	result.Findings, result.Story = findings, audited.Story
 	if err := t.linearize(ctx, &result, durable, audited); err != nil {
 		return Result{}, err
@@ -155,14 +158,14 @@ func (t *Trial) keptUp(records []traffic.Record) invariant.Findings {
 
 // result collects the numbers of a trial, without a verdict. The counters of the replicas are added last:
 // the reasons for an inconclusive run must not depend on them.
-func (t *Trial) result(records []traffic.Record, evidence map[string]int64) Result {
+func (t *Trial) result(records []traffic.Record, evidence map[string]int64, unshown []string) Result {
 	result := NewResult(t.Scenario, t.Replicas.Len())
 	result.measure(records[:t.loaded], t.decided)
 	result.Evidence = t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
-	result.Cells, result.AtRest = t.Cells, t.AtRest
+	result.Cells, result.AtRest = t.Tried, t.AtRest
 	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), traffic.Lagging(result.Latency.Lag))
-	result.Inconclusive = slices.Concat(result.Missed, t.Scenario.unshown(t.Cells))
+	result.Inconclusive = slices.Concat(result.Missed, unshown)
 	if t.failed != nil {
 		result.Missed = append(result.Missed, t.failed.Error())
 		result.Inconclusive = result.Missed

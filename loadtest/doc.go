@@ -35,6 +35,7 @@
 //	linear/      can the answers be those of a service that does one operation after the other?
 //	judge/       what follows from the records and the rows
 //	.            a scenario: flow.go says what a flow is, proof.go runs it, audit.go collects what is wrong, verdict.go judges
+//	crashmatrix/ one fault beside the others: each step of a request, killed, paused or cut off, one at a time
 //	scenario/    the three flows: their plans, audits and models
 //	report/      the table, JSON, JUnit, and the page
 //	target/      the proof of a service that is not ours

@@ -49,7 +49,6 @@ type Flow struct {
 	Locked      func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
 	Steps       []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
 	Batch       []string                   // at which CombinerKilled kills replicas
-	Cells       *Cells                     // of CrashMatrix; nil: there are none
 	Faults      []FaultSpec                // in the order in which they are tried, NoFault first
 	Controls    []Scenario
 	Timing
@@ -112,9 +111,8 @@ type Audited struct {
 	Own      []linear.Operation // what the service did without a request
 }
 
-// Matrix returns every control, every safe strategy under each fault of the stores that it uses, and
-// CrashMatrix for one strategy. It is sorted by fault: a control stands beside the strategies that must
-// be safe under the same fault.
+// Matrix returns every control, and every safe strategy under each fault of the stores that it uses. It is sorted by
+// fault: a control stands beside the strategies that must be safe under the same fault.
 func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(f.Controls)
 	for _, s := range strategies {
@@ -123,9 +121,6 @@ func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 				matrix = append(matrix, f.Safe(s.Name, u.Fault))
 			}
 		}
-	}
-	if f.Cells != nil {
-		matrix = append(matrix, f.Safe(f.Cells.Strategy, CrashMatrix))
 	}
 	place := func(s Scenario) int {
 		return slices.IndexFunc(f.Faults, func(u FaultSpec) bool { return u.Fault == s.Fault })
@@ -177,9 +172,18 @@ type Scenario struct {
 	Breaks   []string // of a control: the invariants that must be broken, others may be
 	Keeps    []string // of a control: the invariants that must hold
 
-	Grace time.Duration // after the load, until every key must be decided; 0: the proof's
-	Seed  int64         // of the load; 0: the proof's
-	Cells []Cell        // to try under CrashMatrix; none: all
+	Grace      time.Duration // after the load, until every key must be decided; 0: the proof's
+	Seed       int64         // of the load; 0: the proof's
+	Experiment Experiment    // what the fault does beside the load; nil: nothing
+}
+
+// Experiment is a fault that also sends requests of its own, for objects of their own, to a replica that gets no load,
+// and judges what followed.
+type Experiment interface {
+	Lasts(lockTTL time.Duration) time.Duration // about; so long is the load
+	Supply(*traffic.Plan)                      // adds the objects to a plan
+	// Judge lists what is broken, and why the run shows nothing, by what the fault has put into Trial.Tried.
+	Judge(expect Verdict, tried any) (broken invariant.Findings, unshown []string)
 }
 
 // locked reports whether the strategy takes a lock for each key that has an effect.

@@ -132,8 +132,8 @@ func (p *Proof) loadOf(s Scenario) traffic.Load {
 		load = s.Flow.lengthen(load, s)
 	}
 	load.Seed = cmp.Or(s.Seed, load.Seed)
-	if s.Fault == CrashMatrix {
-		load.Duration = s.cellsTime(p.LockTTL[s.Flow.Name])
+	if s.Experiment != nil {
+		load.Duration = s.Experiment.Lasts(p.LockTTL[s.Flow.Name])
 		load.Replicas -= aside
 	}
 	if s.Fault == Nemesis && s.Expect == Violated {
@@ -147,8 +147,8 @@ func newPrefix() string { return fmt.Sprintf("shop_prove_%d", time.Now().UnixNan
 // plan draws what a scenario sends under a load.
 func (s Scenario) plan(load traffic.Load) traffic.Plan {
 	plan := s.Flow.Plan(load)
-	if cells := s.CellsOf(); len(cells) > 0 {
-		s.Flow.Cells.Supply(&plan, len(cells))
+	if s.Experiment != nil {
+		s.Experiment.Supply(&plan)
 	}
 	return plan
 }
@@ -217,7 +217,7 @@ type Trial struct {
 	Replicas     *site.Replicas
 	*traffic.Run // of the plan, on the replicas
 	Samples      []judge.Sample
-	Cells        []Cell   // of the crash matrix, with their results
+	Tried        any      // what the Experiment found; nil: nothing
 	AtRest       []Figure // of a Nemesis: see LeakInvariant
 	// Monitored are the numbers of the Monitor.
 	Monitored map[string]int64
@@ -287,7 +287,7 @@ func (t *Trial) begin(ctx context.Context) error {
 	if err == nil {
 		t.Run, run.Follow = run, flow.FollowUp
 	}
-	if err == nil && t.Scenario.Fault == CrashMatrix {
+	if err == nil && t.Scenario.Experiment != nil {
 		run.Bases = run.Bases[:t.Victim()]
 	}
 	return err
@@ -299,15 +299,15 @@ func (t *Trial) check(ctx context.Context) {
 	t.replayed, t.silent = t.Replay(ctx, traffic.Grace)
 }
 
-// aside is how many replicas get none of the load under CrashMatrix: the victim of the faults.
+// aside is how many replicas get none of the load beside an Experiment: its victim.
 const aside = 1
 
 // Victim returns the number of the victim, from 0.
 func (t *Trial) Victim() int { return t.Replicas.Len() - aside }
 
-// retryFor bounds the retries. The cells of a crash matrix may take longer than the load.
+// retryFor bounds the retries. An Experiment may take longer than the load.
 func (t *Trial) retryFor() time.Duration {
-	if t.Scenario.Fault == CrashMatrix {
+	if t.Scenario.Experiment != nil {
 		return 3*t.duration + t.Grace()
 	}
 	return t.duration + t.Grace()

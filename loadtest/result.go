@@ -77,7 +77,7 @@ type Result struct {
 	P50        float64          `json:"p50_ms"`
 	P99        float64          `json:"p99_ms"`
 	Latency    traffic.Latency  `json:"latency"`
-	Cells      []Cell           `json:"cells,omitempty"`   // of the crash matrix
+	Cells      any              `json:"cells,omitempty"`   // what an Experiment found
 	AtRest     []Figure         `json:"at_rest,omitempty"` // of a Nemesis: before the load and after it
 	Hints      []string         `json:"hints,omitempty"`   // of a Target: settings that may be wrong
 	Again      []string         `json:"again,omitempty"`   // this is the second run: why the first one showed nothing
@@ -169,8 +169,8 @@ func list(names []string) []string {
 func (r Result) Sentence() string {
 	flow := r.Scenario.Flow
 	text := fmt.Sprintf("%s: %s", r.Verdict, r.summary())
-	if cells := r.CellsSentence(); cells != "" {
-		text += "; " + cells
+	if r.Cells != nil {
+		text += fmt.Sprintf("; %v", r.Cells)
 	}
 	if broken := flow.Broken(r.Violations); len(broken) > 0 {
 		text += "; broken: " + flow.names(broken)

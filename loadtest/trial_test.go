@@ -18,6 +18,7 @@ import (
 	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 )
 
 func TestTrial_ARefusalThatTheFlowStoresMustBeTheSameAgain(t *testing.T) {
@@ -76,7 +77,7 @@ func TestTrial_AFaultThatFailsIsAReasonForASecondRun(t *testing.T) {
 	if err := r.load(t.Context()); err != nil {
 		t.Fatal("the proof is over: ", err)
 	}
-	result := r.result(nil, nil)
+	result := r.result(nil, nil, nil)
 	if want := []string{"fault crash: EOF"}; !slices.Equal(result.Missed[len(result.Missed)-1:], want) || len(result.Missed) != len(result.Inconclusive) {
 		t.Errorf("missed %q, inconclusive %q; want %q last in both", result.Missed, result.Inconclusive, want)
 	}
@@ -91,3 +92,36 @@ type failing struct{}
 func (failing) Inject(context.Context, time.Duration) ([]fault.Event, error) {
 	return []fault.Event{{What: "a kill", At: time.Now()}}, errors.New("EOF")
 }
+
+// What an experiment does not show is no reason for a second run: only what did not happen is.
+func TestTrial_AnExperimentHasAReplicaWithoutLoadAndReasonsOfItsOwn(t *testing.T) {
+	var addrs []string
+	for _, base := range testbed.Serve(t, 3, http.NotFound) {
+		addrs = append(addrs, strings.TrimPrefix(base, "http://"))
+	}
+	flow := &Flow{Name: "f", Plan: func(l traffic.Load) traffic.Plan { return traffic.Plan{Clients: l.Replicas} }}
+	s := Scenario{Flow: flow, Experiment: experiment{}}
+	proof := &Proof{Load: traffic.Load{Replicas: 3}, LockTTL: map[string]time.Duration{"f": time.Second}}
+	load := proof.loadOf(s)
+	if plan := s.plan(load); load.Duration != 7*time.Second || plan.Clients != 2 || plan.Given != "supplied" {
+		t.Errorf("load %+v, plan %+v", load, plan)
+	}
+	r := &Trial{Scenario: s, proof: proof, Clients: []Credentials{{}}, Replicas: site.At(addrs...), Tried: "a result"}
+	if err := r.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if len(r.Bases) != 2 || r.Victim() != 2 {
+		t.Errorf("load on %q, the victim is %d", r.Bases, r.Victim())
+	}
+	result := r.result(nil, nil, []string{"a reason"})
+	if slices.Contains(result.Missed, "a reason") || !slices.Contains(result.Inconclusive, "a reason") || result.Cells != "a result" {
+		t.Errorf("missed %q, inconclusive %q, found %v", result.Missed, result.Inconclusive, result.Cells)
+	}
+}
+
+type experiment struct{}
+
+func (experiment) Lasts(ttl time.Duration) time.Duration                   { return 7 * ttl }
+func (experiment) Supply(p *traffic.Plan)                                  { p.Given = "supplied" }
+func (experiment) Judge(Verdict, any) (f invariant.Findings, why []string) { return f, why }

@@ -3,8 +3,12 @@
 package crashmatrix
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"shop/loadtest"
@@ -13,20 +17,59 @@ import (
 	"shop/loadtest/traffic"
 )
 
-// trying is the run of a cell.
-type trying struct {
-	Matrix
-	loadtest.Cell
-	inspection *loadtest.Inspection
-	requests   loadtest.CellRequests
-	seen       seen
-	event      fault.Event
-	ended      <-chan struct{} // closed when the attempt under the fault has ended
+// Injection is the fault of a trial: it tries the cells of its scenario.
+type Injection struct {
+	Trial *loadtest.Trial
+	Links []*nemesis.Link // from the replicas to their stores
 }
 
-// The bounds of the waits within a cell.
+// Inject tries the cells in sequence, and takes as long as they need.
+func (i Injection) Inject(ctx context.Context, _ time.Duration) ([]fault.Event, error) {
+	t, m := i.Trial, i.Trial.Scenario.Experiment.(Matrix)
+	defer t.Hold()()
+	t.Replicas.Destroy(t.Victim())
+	if err := t.Replicas.Start(ctx, t.Victim(), m.failpoints(t.Scenario.Flow.Name)...); err != nil {
+		return nil, err
+	}
+	var done Results
+	return fault.Series(ctx, 0, len(m.Tried), 0, func(ctx context.Context, n int) (fault.Event, error) {
+		a, began := attempt{Injection: i, Matrix: m, Cell: m.Tried[n], n: n}, time.Now()
+		err := a.try(ctx)
+		a.Seconds = time.Since(began).Seconds()
+		if a.Verdict != "" {
+			done = append(done, a.Cell)
+			t.Tried = done
+		}
+		return a.event, err
+	})
+}
+
+// failpoints returns the arguments with which the victim is started. For each cell, the request that is to be hit stops the
+// victim at the cell's step.
+func (m Matrix) failpoints(flow string) (args []string) {
+	for n, c := range m.Tried {
+		args = append(args, "--failpoint", fmt.Sprintf("%s/%s=stop:%s", flow, c.Step, Request{Cell: n, Role: Hit}.Key()))
+	}
+	return args
+}
+
+// attempt is a cell in progress.
+type attempt struct {
+	Injection
+	Matrix
+	Cell
+	seen
+	n      int // number of the cell
+	event  fault.Event
+	hit    *traffic.Intent // the request that the fault must hit
+	rivals []*traffic.Intent
+	about  []string // the objects, keys and operations of the cell
+}
+
+// The bounds of what happens within a cell.
 const (
 	pollEvery = time.Millisecond
+	warmUps   = 20               // may be refused while the victim reconnects to its stores
 	soundWait = 10 * time.Second // until the victim is healthy again
 	stepWait  = 5 * time.Second  // until the request reaches the step
 	cutMost   = 2 * time.Second  // until the cut has lost something
@@ -34,30 +77,55 @@ const (
 	pauseMost = 2 // TTLs, until a rival has succeeded
 )
 
+// pauseOf is how long the victim is paused at least.
+func pauseOf(ttl time.Duration) time.Duration { return ttl * 6 / 5 }
+
 // try runs the steps that the package documents. It fails if the fault cannot be injected or undone.
-func (c *trying) try(ctx context.Context) error {
-	flow := c.Trial.Scenario.Flow.Cells
-	c.seen = seen{uses: c.Fault.Kind != loadtest.CellCut || flow.Uses(c.Fault.Store, c.Step), committed: flow.Committed(c.Step), ttl: c.Trial.TTL()}
-	c.seen.sound = c.warm(ctx)
-	c.ended = c.Trial.Begin(ctx, c.base(), c.requests.Hit)
-	if c.seen.stood = c.stops(ctx); c.seen.stood {
-		if err := c.inject(ctx); err != nil {
-			return err
-		}
-	}
-	if err := c.settle(ctx); err != nil || ctx.Err() != nil {
+func (a *attempt) try(ctx context.Context) (err error) {
+	t, victim := a.Trial, a.Trial.Victim()
+	a.committed = a.place(a.Step) >= a.place(afterCommit)
+	a.sound = a.warm(ctx)
+	a.hit = a.begin(ctx, victim, Request{Role: Hit})
+	until(ctx, stepWait, func() bool {
+		a.stood = t.Replicas.Stopped(victim)
+		return a.stood || a.answered(a.hit)
+	})
+	at := time.Now()
+	if a.storedThen, err = a.effects(ctx); err != nil {
 		return err
 	}
-	c.Verdict, c.Why = c.seen.judge()
-	c.Evidence = c.seen.evidence()
-	if _, hit := c.seen.fault(); hit && c.seen.stood {
-		c.event.Hits, c.event.Seen = 1, map[string]int64{"cells_hit": 1}
+	a.rival(ctx, Rival)
+	if a.stood {
+		a.event = fault.Event{What: fmt.Sprintf("replica %d: %v", victim+1, a.Cell), At: at}
+		if a.evidence, err = a.inject(ctx); err != nil {
+			return err
+		}
+		a.event.Until = cmp.Or(a.event.Until, time.Now())
 	}
-	return nil
+	return a.settle(ctx)
 }
 
-// base returns the address of the victim, which gets no load.
-func (c *trying) base() string { return c.Trial.Replicas.Bases()[c.Trial.Victim()] }
+// begin sends a request of the cell to a replica.
+func (a *attempt) begin(ctx context.Context, replica int, r Request) *traffic.Intent {
+	r.Cell, r.Step = a.n, a.Step
+	i := a.Request(a.Trial.Plan, r)
+	a.about = append(append(a.about, i.Key), i.Contends...)
+	a.Trial.Begin(ctx, a.Trial.Replicas.Bases()[replica], i)
+	return i
+}
+
+// rival sends a request for the same objects to another replica.
+func (a *attempt) rival(ctx context.Context, role Role) {
+	a.rivals = append(a.rivals, a.begin(ctx, int(role)%a.Trial.Victim(), Request{Role: role}))
+}
+
+// answered reports whether the attempt for a key at the victim, which gets no retries, has ended in one of some ways; none
+// given: in any.
+func (a *attempt) answered(i *traffic.Intent, as ...traffic.Outcome) bool {
+	return slices.ContainsFunc(a.Trial.History.Record(i.Key).Attempts, func(of traffic.Attempt) bool {
+		return of.Replica == a.Trial.Victim() && (len(as) == 0 || slices.Contains(as, of.Outcome))
+	})
+}
 
 // until polls a condition, and returns false if the condition does not hold within the limit.
 func until(ctx context.Context, limit time.Duration, is func() bool) bool {
@@ -69,161 +137,122 @@ func until(ctx context.Context, limit time.Duration, is func() bool) bool {
 	return true
 }
 
+// decided waits until a key is decided, and returns its record.
+func (a *attempt) decided(ctx context.Context, i *traffic.Intent) (r traffic.Record) {
+	until(ctx, a.Trial.Grace(), func() bool {
+		r = a.Trial.History.Record(i.Key)
+		return r.Outcome.Final()
+	})
+	if r.Outcome == traffic.OK {
+		a.about = append(a.about, r.Made.String())
+	}
+	return r
+}
+
 // warm reports whether a request succeeds at the victim.
-func (c *trying) warm(ctx context.Context) bool {
-	t, victim := c.Trial, c.Trial.Victim()
-	if !until(ctx, soundWait, func() bool { return t.Replicas.Healthy(ctx, victim, t.Scenario.Flow.Cells.Health) }) {
+func (a *attempt) warm(ctx context.Context) bool {
+	t, victim := a.Trial, a.Trial.Victim()
+	if !until(ctx, soundWait, func() bool { return t.Replicas.Healthy(ctx, victim, a.Health) }) {
 		return false
 	}
-	for _, i := range c.requests.Warm {
-		<-t.Begin(ctx, c.base(), i)
-		for _, a := range t.History.Record(i.Key).Attempts {
-			if a.Replica == victim && a.Outcome == traffic.OK {
-				return true
-			}
+	for try := range warmUps {
+		i := a.begin(ctx, victim, Request{Role: WarmUp, Try: try})
+		if a.decided(ctx, i); a.answered(i, traffic.OK) {
+			return true
 		}
-		until(ctx, t.Grace(), func() bool { return t.History.Record(i.Key).Outcome.Final() })
 	}
 	return false
 }
 
-// stops waits until the victim is stopped at the step, or the request ends without that.
-func (c *trying) stops(ctx context.Context) (stood bool) {
-	until(ctx, stepWait, func() bool {
-		stood = c.Trial.Replicas.Stopped(c.Trial.Victim())
-		select {
-		case <-c.ended:
-			return true
-		default:
-			return stood
-		}
-	})
-	return stood
-}
-
 // inject injects the fault into the victim, which is stopped at the step.
-func (c *trying) inject(ctx context.Context) (err error) {
-	t := c.Trial
-	c.event = fault.Event{What: fmt.Sprintf("replica %d: %v", t.Victim()+1, c.Cell), At: time.Now()}
-	if c.seen.storedThen, err = c.effects(ctx); err != nil {
-		return err
+func (a *attempt) inject(ctx context.Context) (evidence, error) {
+	t, victim := a.Trial, a.Trial.Victim()
+	switch a.Fault.Kind {
+	case Killed:
+		a.event.Replica, a.event.Ends = victim+1, true
+		killed := t.Replicas.Destroy(victim)
+		late, cancel := fault.Undoing(ctx)
+		defer cancel()
+		return evidence{"wait status SIGKILL", killed}, t.Replicas.Start(late, victim, a.failpoints(t.Scenario.Flow.Name)...)
+	case Paused:
+		a.event.Replica = victim + 1
+		fault.Wait(ctx, pauseOf(t.TTL()))
+		overtaken := until(ctx, pauseMost*t.TTL()-time.Since(a.event.At), func() bool {
+			return t.History.Record(a.rivals[0].Key).Outcome == traffic.OK
+		})
+		stoodOn := t.Replicas.Stopped(victim)
+		a.event.Until = time.Now() // before the victim can answer: an answer within the pause is no evidence of it
+		return paused(a.event.Until.Sub(a.event.At), t.TTL(), stoodOn, overtaken), t.Replicas.Resume(victim)
 	}
-	c.rival(ctx, 0)
-	switch c.Fault.Kind {
-	case loadtest.CellKilled:
-		err = c.kill(ctx)
-	case loadtest.CellPaused:
-		err = c.pause(ctx)
-	case loadtest.CellCut:
-		if c.Fault.Lost == loadtest.CellAnswersLost {
-			t.Again(ctx, c.requests.Hit)
-		}
-		err = c.cut(ctx)
+	at := slices.IndexFunc(a.Links, func(l *nemesis.Link) bool { return l.Replica() == victim && l.Store() == a.Fault.Store })
+	if at < 0 {
+		return evidence{}, fmt.Errorf("the victim has no link to %s", a.Fault.Store)
 	}
-	return err
-}
-
-func (c *trying) kill(ctx context.Context) error {
-	victim := c.Trial.Victim()
-	c.event.Replica, c.event.Ends = victim+1, true
-	c.seen.killed = c.Trial.Replicas.Destroy(victim)
-	late, cancel := fault.Undoing(ctx)
-	defer cancel()
-	err := c.Trial.Replicas.Start(late, victim)
-	c.event.Until = time.Now()
-	return err
-}
-
-func (c *trying) pause(ctx context.Context) error {
-	t, victim := c.Trial, c.Trial.Victim()
-	c.event.Replica = victim + 1
-	fault.Wait(ctx, loadtest.CellPause(t.TTL()))
-	c.seen.overtaken = until(ctx, pauseMost*t.TTL()-time.Since(c.event.At), func() bool { return t.History.Record(c.requests.Rivals[0].Key).Outcome == traffic.OK })
-	c.seen.stoodOn = t.Replicas.Stopped(victim)
-	c.event.Until = time.Now()
-	c.seen.paused = c.event.Until.Sub(c.event.At)
-	return t.Replicas.Resume(victim)
-}
-
-func (c *trying) cut(ctx context.Context) error {
-	t, link := c.Trial, c.Links[c.Fault.Store]
-	if link == nil {
-		return fmt.Errorf("the victim has no link to %s", c.Fault.Store)
+	if a.Fault.Lost == Answers {
+		t.Again(ctx, a.hit)
 	}
-	loss, err := link.Lose(c.direction())
+	loss, err := a.Links[at].Lose(map[string]nemesis.Direction{Requests: nemesis.Requests, Answers: nemesis.Answers}[a.Fault.Lost])
 	if err != nil {
-		return err
+		return evidence{}, err
 	}
-	c.seen.connections = loss.Connections()
-	err = t.Replicas.Resume(t.Victim())
-	until(ctx, cutMost, func() bool {
-		select {
-		case <-c.ended:
-			return true
-		default:
-			return loss.Chunks() > 0
-		}
-	})
+	before := loss.Connections()
+	resumed := t.Replicas.Resume(victim)
+	until(ctx, cutMost, func() bool { return loss.Chunks() > 0 || a.answered(a.hit) })
 	fault.Wait(ctx, cutLeast)
-	c.seen.lost = loss.Chunks()
-	c.seen.connections = max(c.seen.connections, loss.Connections())
-	healed := loss.Heal()
-	c.event.Until = time.Now()
-	if err == nil {
-		err = healed
-	}
-	return err
+	e := cut(loss.Chunks(), max(before, loss.Connections()), a.uses(a.Fault.Store, a.Step))
+	return e, errors.Join(resumed, loss.Heal())
 }
 
-// direction returns the direction that the cut loses.
-func (c *trying) direction() nemesis.Direction {
-	if c.Fault.Lost == loadtest.CellRequestsLost {
-		return nemesis.Requests
-	}
-	return nemesis.Answers
-}
-
-// rival sends one of the requests for the same objects to another replica.
-func (c *trying) rival(ctx context.Context, n int) <-chan struct{} {
-	bases := c.Trial.Bases
-	return c.Trial.Begin(ctx, bases[n%len(bases)], c.requests.Rivals[n])
-}
-
-// settle waits until the first attempt has ended and the key and its rivals are decided, and then
-// inspects the database.
-func (c *trying) settle(ctx context.Context) (err error) {
-	t, last := c.Trial, len(c.requests.Rivals)-1
-	decided := func(i *traffic.Intent) bool {
-		return until(ctx, t.Grace(), func() bool { return t.History.Record(i.Key).Outcome.Final() })
-	}
-	<-c.ended
-	if t.Replicas.Stopped(t.Victim()) { // the request reached the step too late
-		if err := t.Replicas.Resume(t.Victim()); err != nil {
-			return err
-		}
-	}
-	decided(c.requests.Hit)
-	if !c.seen.stood {
-		c.rival(ctx, 0)
-	}
-	if last > 0 {
-		c.rival(ctx, last)
-	}
-	for _, r := range c.requests.Rivals {
-		if !decided(r) {
-			c.seen.stuck = append(c.seen.stuck, r.Key)
-		}
-	}
-	c.seen.hit = t.History.Record(c.requests.Hit.Key)
-	if c.seen.stored, err = c.effects(ctx); err != nil {
+// settle waits until the victim has answered, and the key and its rivals are decided. Then it inspects the database, and
+// judges.
+func (a *attempt) settle(ctx context.Context) (err error) {
+	if err := a.Trial.Replicas.Resume(a.Trial.Victim()); err != nil { // the request may have reached the step too late
 		return err
 	}
-	c.seen.broken, err = c.broken(ctx)
-	return err
+	until(ctx, a.Trial.Grace(), func() bool { return a.answered(a.hit) })
+	a.record = a.decided(ctx, a.hit)
+	a.rival(ctx, Last)
+	for _, i := range a.rivals {
+		if !a.decided(ctx, i).Outcome.Final() {
+			a.stuck = append(a.stuck, i.Key)
+		}
+	}
+	if a.stored, err = a.effects(ctx); err != nil {
+		return err
+	}
+	if a.broken, err = a.violations(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	a.Verdict, a.Why = a.judge()
+	if a.stood {
+		a.Evidence = a.observed()
+	}
+	if a.evidence.hit {
+		a.event.Hits, a.event.Seen = 1, map[string]int64{"cells_hit": 1}
+	}
+	return nil
 }
 
-// effects counts the stored effects of the cell's key.
-func (c *trying) effects(ctx context.Context) (int64, error) {
-	hit := c.requests.Hit
-	return c.inspection.Effects(ctx, c.Trial.Clients[hit.Client].ID, hit.IdempotencyKey())
+// effects counts the stored effects of the key.
+func (a *attempt) effects(ctx context.Context) (int, error) {
+	check := a.Effects
+	check.Query = strings.ReplaceAll(check.Query, "KEY", a.hit.Key)
+	ids, err := a.Query(ctx, a.Trial, check)
+	return len(ids), err
+}
+
+// violations lists the broken invariants that concern the cell.
+func (a *attempt) violations(ctx context.Context) (found []string, err error) {
+	for _, check := range a.Checks {
+		ids, err := a.Query(ctx, a.Trial, check)
+		if err != nil {
+			return nil, fmt.Errorf("check %s: %w", check.Name, err)
+		}
+		for _, id := range ids {
+			if slices.ContainsFunc(a.about, func(part string) bool { return strings.Contains(id, part) }) {
+				found = append(found, fmt.Sprintf("%s: %s: %s", check.Invariant, check.Means, id))
+			}
+		}
+	}
+	return found, nil
 }

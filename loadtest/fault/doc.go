@@ -35,7 +35,7 @@
 //	                                           member has, started again
 //	commit-unknown mongofault.CommitUnknown    the answer to a commit is dropped, or is a      commits_cut, commits_failed,
 //	                                           write concern error                             decided_after_cut
-//	crash-matrix   crashmatrix.Matrix          one request is stopped at a step; its replica   cells_hit; no cell is empty
+//	crash-matrix   crashmatrix.Injection       one request is stopped at a step; its replica   cells_hit; no cell is empty
 //	                                           is killed, paused, or cut off from a store
 //	all-killed     fault.AllKilled             SIGKILL to all servers at once, started again   all_killed, disturbed, done_after
 //	all-killed-    fault.AllKilled             the same, with COMMITs that do not wait for     all_killed, disturbed, done_after

@@ -76,8 +76,7 @@ func setting(database, name, value string) string {
 // inventorySetups are the faults of purchases: the locks in Redis are deleted, or Redis is killed, or replaced.
 func inventorySetups() map[loadtest.Fault]setup {
 	return withAll(map[loadtest.Fault]setup{
-		loadtest.Nemesis:        {redis: "redis", postgres: "postgres", links: linksOfAll, inject: (*environment).nemesis},
-		loadtest.CrashMatrix:    {links: linksOfVictim, start: armed, inject: crashMatrix},
+		loadtest.Nemesis:        {redis: "redis", postgres: "postgres", links: true, inject: (*environment).nemesis},
 		loadtest.HangUp:         {guard: 20, inject: hangUp}, // requests wait for a batch, however fast the machine is
 		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
 		loadtest.AllKilled:      {redis: "redis", postgres: "postgres", inject: allKilled(loadtest.AllKilledTimes, "redis", "postgres")},

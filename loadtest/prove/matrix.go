@@ -9,8 +9,6 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/crashmatrix"
 	"shop/loadtest/fault"
-	"shop/loadtest/fault/nemesis"
-	"shop/loadtest/site"
 )
 
 // matrixFlags are the flags of the crash matrix.
@@ -33,16 +31,13 @@ func (c *app) validateMatrix() error {
 // crashMatrices returns the scenarios of --matrix.
 func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 	for _, l := range lessons {
-		if c.Strategy == "" {
-			all = append(all, loadtest.Only(l.Matrix(l.offers), "", "", string(loadtest.CrashMatrix))...)
-			continue
-		}
-		for _, strategy := range l.offers {
-			if strategy.Name == c.Strategy {
-				s := l.Safe(c.Strategy, loadtest.CrashMatrix)
-				s.Cells = slices.DeleteFunc(s.CellsOf(), func(cell loadtest.Cell) bool {
-					return cell.Fault.Store != "" && !slices.Contains(strategy.Stores, cell.Fault.Store)
-				})
+		offered := slices.IndexFunc(l.offers, func(o loadtest.Strategy) bool { return o.Name == c.Strategy })
+		for _, s := range loadtest.Only(l.Matrix(nil), "", "", string(crashmatrix.Name)) {
+			switch {
+			case c.Strategy == "":
+				all = append(all, s)
+			case offered >= 0 && s.Expect == loadtest.Safe:
+				s.Strategy, s.Experiment = c.Strategy, s.Experiment.(crashmatrix.Matrix).Within(l.offers[offered].Stores)
 				all = append(all, s)
 			}
 		}
@@ -50,31 +45,7 @@ func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 	return all
 }
 
-// hasLinks reports whether replica n, from 0, reaches its stores through links that a fault can cut.
-func (e *environment) hasLinks(s loadtest.Scenario, n int) bool {
-	links := e.setup(s).links
-	return links == linksOfAll || links == linksOfVictim && n == e.victim()
-}
-
-// victim returns the number of the replica that gets the faults of a crash matrix, from 0.
-func (e *environment) victim() int { return e.settings.Replicas - 1 }
-
-// crashMatrix is the fault that runs the cells of a trial.
+// crashMatrix tries the cells of a trial.
 func crashMatrix(e *environment, t *loadtest.Trial) (fault.Fault, error) {
-	links := map[string]*nemesis.Link{}
-	for _, l := range e.links {
-		links[l.Store()] = l
-	}
-	return crashmatrix.Matrix{Trial: t, Links: links}, nil
-}
-
-// armed adds the failpoints of the cells to the arguments of the victim.
-func armed(e *environment, t *loadtest.Trial, p *site.Program) {
-	points, args := crashmatrix.Failpoints(t.Scenario), p.Args
-	p.Args = func(n int, listen, metrics string) []string {
-		if n != e.victim() {
-			return args(n, listen, metrics)
-		}
-		return append(args(n, listen, metrics), points...)
-	}
+	return crashmatrix.Injection{Trial: t, Links: e.links}, nil
 }

@@ -91,13 +91,12 @@ func (c *app) keepFailed(progress *progress) func(*loadtest.Result) error {
 	}
 }
 
-// linked returns the URL of a store for each replica: through a link of its own, if the replica has links.
+// linked returns the URL of a store for each replica: through a link of its own, if replicas have links.
 func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (ways []string, err error) {
+	if !e.setup(s).links {
+		return urls, nil
+	}
 	for n, text := range urls {
-		if !e.hasLinks(s, n) {
-			ways = append(ways, text)
-			continue
-		}
 		u, err := url.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("link to %s: the address is not a URL", store)
@@ -112,9 +111,9 @@ func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (
 	return ways, nil
 }
 
-// link returns the addresses of a store for replica n, from 0: through a link, if the replica has links.
+// link returns the addresses of a store for replica n, from 0: through a link, if replicas have links.
 func (e *environment) link(s loadtest.Scenario, store string, n int, addrs ...string) ([]string, error) {
-	if !e.hasLinks(s, n) {
+	if !e.setup(s).links {
 		return addrs, nil
 	}
 	l, err := nemesis.NewLink(n, store, addrs...)

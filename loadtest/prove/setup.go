@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/fault/replicafault"
@@ -19,7 +20,7 @@ type setup struct {
 	redis, postgres, etcd, mongo string // the kind of a private server; "": the shared one
 
 	proxied  bool          // each replica reaches the database of its flow through a proxy
-	links    reach         // which replicas reach their stores through links that can be cut
+	links    bool          // each replica reaches its stores through links that can be cut
 	guard    int           // the pause at after-guard, in units of widening; 0: 1
 	begin    int           // … of a transfer at after-begin; 0: 1
 	ttl      time.Duration // of the locks; 0: lockTTLs
@@ -30,15 +31,6 @@ type setup struct {
 	start  func(e *environment, t *loadtest.Trial, p *site.Program)
 	inject func(e *environment, t *loadtest.Trial) (fault.Fault, error)
 }
-
-// reach says which replicas have links.
-type reach int
-
-const (
-	noLinks reach = iota
-	linksOfVictim
-	linksOfAll
-)
 
 // private reports whether the fault needs servers of its own.
 func (s setup) private() bool { return s.redis+s.postgres+s.etcd+s.mongo != "" }
@@ -61,6 +53,7 @@ func withAll(own map[loadtest.Fault]setup) map[loadtest.Fault]setup {
 			l := e.of(t)
 			return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Action: "kill-batch", Wait: stepWait, Calm: 2 * lockTTLs[l.Name]}, nil
 		}},
+		crashmatrix.Name:          {links: true, inject: crashMatrix},
 		loadtest.StandbyGone:      standby(false, false),
 		loadtest.PrimaryLost:      standby(true, false),
 		loadtest.PrimaryLostAsync: standby(true, true),

@@ -15,7 +15,7 @@ func TestSetups_EachFaultOfAFlowHasOneAndNoneIsLeftOver(t *testing.T) {
 		common[name] = true
 	}
 	for _, l := range e.lessons() {
-		known := map[loadtest.Fault]bool{loadtest.Nemesis: true, loadtest.CrashMatrix: true}
+		known := map[loadtest.Fault]bool{loadtest.Nemesis: true}
 		for _, spec := range l.Faults {
 			known[spec.Fault] = true
 		}

@@ -172,8 +172,7 @@ func transferSetups() map[loadtest.Fault]setup {
 	// and between its read and its write, where a holder without a guard overwrites what the next one has written.
 	const revoked = 5
 	return withAll(map[loadtest.Fault]setup{
-		loadtest.Nemesis:        {postgres: "postgres", etcd: threeMembers, proxied: true, links: linksOfAll, begin: revoked, inject: (*environment).nemesis},
-		loadtest.CrashMatrix:    {links: linksOfVictim, start: armed, inject: crashMatrix},
+		loadtest.Nemesis:        {postgres: "postgres", etcd: threeMembers, proxied: true, links: true, begin: revoked, inject: (*environment).nemesis},
 		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
 		loadtest.Pause: {inject: func(_ *environment, t *loadtest.Trial) (fault.Fault, error) {
 			return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil

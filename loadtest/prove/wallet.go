@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
 	"shop/loadtest/fault/replicafault"
@@ -71,8 +72,8 @@ func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport
 func walletSetups() map[loadtest.Fault]setup {
 	own := withAll(map[loadtest.Fault]setup{
 		loadtest.NoFault:        {proxied: true, inject: func(*environment, *loadtest.Trial) (fault.Fault, error) { return fault.None{}, nil }},
-		loadtest.Nemesis:        {proxied: true, links: linksOfAll, inject: (*environment).nemesis},
-		loadtest.CrashMatrix:    {mongo: "mongo", proxied: true, links: linksOfVictim, lifetime: time.Second, start: armed, inject: crashMatrix},
+		loadtest.Nemesis:        {proxied: true, links: true, inject: (*environment).nemesis},
+		crashmatrix.Name:        {mongo: "mongo", proxied: true, links: true, lifetime: time.Second, inject: crashMatrix},
 		loadtest.HangUp:         {guard: 25, inject: hangUp},                                   // requests must wait for a batch, however fast the machine is
 		loadtest.Pause:          {guard: 5, lifetime: time.Second, inject: pauseInTransaction}, // it must hit a transaction between lock and commit
 		loadtest.CombinerPaused: {guard: 25, lifetime: time.Second, start: stopInBatch, inject: pauseInTransaction},

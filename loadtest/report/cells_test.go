@@ -8,24 +8,24 @@ import (
 	"testing"
 
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 )
 
 // crashed returns a report with a crash matrix of two steps: one cell is violated, one empty, and
 // one not tried.
 func crashed() loadtest.Report {
-	killed, paused := loadtest.CellFault{Kind: loadtest.CellKilled}, loadtest.CellFault{Kind: loadtest.CellPaused}
-	lost := loadtest.CellFault{Kind: loadtest.CellCut, Store: "redis", Lost: loadtest.CellAnswersLost}
+	killed, paused := crashmatrix.Fault{Kind: crashmatrix.Killed}, crashmatrix.Fault{Kind: crashmatrix.Paused}
+	lost := crashmatrix.Fault{Kind: crashmatrix.Cut, Store: "redis", Lost: crashmatrix.Answers}
 	flow := &loadtest.Flow{
-		Name: "inventory", Number: "oversold", Faults: []loadtest.FaultSpec{{Fault: loadtest.CrashMatrix}},
+		Name: "inventory", Number: "oversold", Faults: []loadtest.FaultSpec{{Fault: crashmatrix.Name}},
 		Shown: loadtest.Shown{Summary: func(loadtest.Result) string { return "" }},
-		Cells: &loadtest.Cells{Steps: []string{"after-guard", "after-commit"}, Stores: []loadtest.CellStore{{Name: "redis"}}},
 	}
-	r := loadtest.NewResult(flow.Safe("redis+row", loadtest.CrashMatrix), 3)
-	r.Cells = []loadtest.Cell{
-		{Step: "after-guard", Fault: killed, Verdict: loadtest.CellOK, Evidence: []string{"wait status SIGKILL"}, Seconds: 0.5},
-		{Step: "after-guard", Fault: paused, Verdict: loadtest.CellViolated, Why: []string{"S1: cell-001"}, Evidence: []string{"stopped for 1.3 s"}, Seconds: 1.5},
-		{Step: "after-commit", Fault: killed, Verdict: loadtest.CellOK},
-		{Step: "after-commit", Fault: lost, Verdict: loadtest.CellEmpty, Why: []string{"nothing was lost"}},
+	r := loadtest.NewResult(flow.Safe("redis+row", crashmatrix.Name), 3)
+	r.Cells = crashmatrix.Results{
+		{Step: "after-guard", Fault: killed, Verdict: crashmatrix.OK, Evidence: []string{"wait status SIGKILL"}, Seconds: 0.5},
+		{Step: "after-guard", Fault: paused, Verdict: crashmatrix.Violated, Why: []string{"S1: cell-001"}, Evidence: []string{"stopped for 1.3 s"}, Seconds: 1.5},
+		{Step: "after-commit", Fault: killed, Verdict: crashmatrix.OK},
+		{Step: "after-commit", Fault: lost, Verdict: crashmatrix.Empty, Why: []string{"nothing was lost"}},
 	}
 	return loadtest.Report{Scenarios: []loadtest.Result{r}, Planned: 1}
 }

@@ -103,7 +103,6 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"first":    first,
 	"groups":   groups,
 	"timeline": newTimeline,
-	"evidence": cellTitle,
 	"css":      func() template.CSS { return template.CSS(uplot.CSS) },
 	"script":   func() template.JS { return template.JS(uplot.JS + plotJS) },
 	"path":     func(folder, file string) string { return url.PathEscape(folder) + "/" + url.PathEscape(file) },

@@ -94,16 +94,10 @@ func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Resu
 	return results
 }
 
-// Begin sends one intent to the replica at base, and retries it like those of the load. ended is closed
-// when the first attempt has ended.
-func (r *Run) Begin(ctx context.Context, base string, i *Intent) (ended <-chan struct{}) {
+// Begin sends one intent to the replica at base, and retries it like those of the load.
+func (r *Run) Begin(ctx context.Context, base string, i *Intent) {
 	r.History.Intend(*i)
-	done := make(chan struct{})
-	r.work.Go(func() {
-		defer close(done)
-		_ = r.sendTo(ctx, base, *i)
-	})
-	return done
+	r.work.Go(func() { _ = r.sendTo(ctx, base, *i) })
 }
 
 // Again sends an intent once more, to one of the replicas of the load, like a client that retries.

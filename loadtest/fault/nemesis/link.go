@@ -46,6 +46,9 @@ func NewLink(n int, store string, addrs ...string) (*Link, error) {
 // String names its ends.
 func (l *Link) String() string { return fmt.Sprintf("replica %d and %s", l.replica, l.store) }
 
+// Replica returns the number of the replica, from 0.
+func (l *Link) Replica() int { return l.replica - 1 }
+
 // Store returns the name of the store.
 func (l *Link) Store() string { return l.store }
 

@@ -8,26 +8,36 @@ import (
 
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 )
 
 // cells are the cells of purchases. Each cell has its own product, whose stock is exactly what its
 // requests buy: one unit each.
-var cells = &loadtest.Cells{
+var cells = &crashmatrix.Cells{
 	Strategy: "redis+row",
 	Steps:    loadtest.StepsOf(inventory.Steps()),
-	Commits:  string(inventory.AfterCommit),
-	Stores: []loadtest.CellStore{
-		{Name: "redis", Last: string(inventory.AfterCommit)}, // the lock is released after it
-		{Name: "postgres", Last: string(inventory.BeforeCommit)},
-	},
+	Locks:    "redis",
+	Database: "postgres",
 	Health:   "locks",
-	Supply:   supplyCells,
-	Requests: cellRequests,
-	Inspect:  loadtest.InspectSQL(inventory.Invariants.Checks, `SELECT count(*) FROM orders WHERE client_id = $1 AND idempotency_key = $2`),
+	Supply: func(p *traffic.Plan, cells int) {
+		given := slices.Clone(Products(*p))
+		for n := range cells {
+			given = append(given, cellProduct(n, cellUnits))
+		}
+		p.Given = given
+	},
+	Request: func(_ traffic.Plan, r crashmatrix.Request) *traffic.Intent {
+		lines := []Stock{cellProduct(r.Cell, 1)}
+		return intend(r.Key(), (r.Cell+int(r.Role))%clients, Buy, "/v1/orders", lines, buyBody(lines))
+	},
+	Query:   crashmatrix.QuerySQL,
+	Checks:  inventory.Invariants.Checks,
+	Effects: invariant.Check{Query: `SELECT id::text FROM orders WHERE idempotency_key = 'KEY'`},
 }
 
-// cellUnits is what a cell buys: one unit each for the warm-up, the request that is hit, and two rivals.
+// cellUnits is what a cell buys: a unit for each crashmatrix.Role.
 const cellUnits = 4
 
 // cellProduct is the product of cell n.
@@ -35,22 +45,4 @@ func cellProduct(n int, quantity int64) Stock {
 	s := priced(n%(2*euros), quantity)
 	s.SKU = fmt.Sprintf("cell-%03d", n)
 	return s
-}
-
-func supplyCells(p *traffic.Plan, n int) {
-	given := slices.Clone(Products(*p))
-	for i := range n {
-		given = append(given, cellProduct(i, cellUnits))
-	}
-	p.Given = given
-}
-
-func cellRequests(_ traffic.Plan, n int, _ loadtest.Cell) loadtest.CellRequests {
-	buy := func(client int, name ...string) *traffic.Intent {
-		lines := []Stock{cellProduct(n, 1)}
-		return intend(loadtest.CellKey(n, name...), (n+client)%clients, Buy, "/v1/orders", lines, buyBody(lines))
-	}
-	return loadtest.CellRequests{
-		Warm: []*traffic.Intent{buy(0, "warm")}, Hit: buy(1), Rivals: []*traffic.Intent{buy(2, "rival"), buy(3, "last")},
-	}
 }

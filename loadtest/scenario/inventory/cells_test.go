@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/traffic"
 )
 
@@ -14,7 +14,7 @@ func TestCells_EachHasAProductWithExactlyTheStockThatItBuys(t *testing.T) {
 	const n = 48
 	plan := NewPlan(traffic.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 	there := map[string]int64{}
-	supplyCells(&plan, n)
+	cells.Supply(&plan, n)
 	for _, s := range Products(plan) {
 		if _, twice := there[s.SKU]; twice {
 			t.Errorf("product %s twice", s.SKU)
@@ -22,9 +22,13 @@ func TestCells_EachHasAProductWithExactlyTheStockThatItBuys(t *testing.T) {
 		there[s.SKU] = s.Quantity
 	}
 	for i := range n {
-		r := cellRequests(plan, i, loadtest.Cell{})
 		wanted, clients := map[string]int64{}, map[int]bool{}
-		for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
+		for role := range crashmatrix.Role(cellUnits) {
+			r := crashmatrix.Request{Cell: i, Role: role}
+			intent := cells.Request(plan, r)
+			if intent.Key != r.Key() {
+				t.Errorf("key %q, want %q", intent.Key, r.Key())
+			}
 			clients[intent.Client] = true
 			for _, l := range cart(*intent) {
 				wanted[l.SKU] += l.Quantity
@@ -32,9 +36,6 @@ func TestCells_EachHasAProductWithExactlyTheStockThatItBuys(t *testing.T) {
 		}
 		if name := cellProduct(i, 1).SKU; len(wanted) != 1 || wanted[name] != there[name] || len(clients) != cellUnits {
 			t.Errorf("cell %d: wanted %v, by %d clients; stock %d", i, wanted, len(clients), there[name])
-		}
-		if r.Hit.Key != loadtest.CellKey(i) {
-			t.Errorf("cell %d: key %q", i, r.Hit.Key)
 		}
 	}
 }

@@ -60,7 +60,6 @@ func New() *loadtest.Flow {
 		},
 		Audit:  audit,
 		Linear: linearize,
-		Cells:  cells,
 		Faults: faults,
 		Locked: loadtest.Using("redis", loadtest.StrategiesOf(inventory.Strategies())),
 		Batch:  loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
@@ -112,8 +111,8 @@ func New() *loadtest.Flow {
 		f.Control("redis-only", RedisFailover, kept, "S1"),
 		f.Control("redis+row", loadtest.PrimaryLostAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
 		f.Control("row", loadtest.AllKilledAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
-		f.CellControl("naive", []loadtest.Cell{{Step: string(inventory.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "S1"),
 	}
+	cells.Add(f)
 	return f
 }
 
@@ -174,7 +173,6 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	}},
 	loadtest.CombinerKilledSpec(), loadtest.CombinerPausedSpec(), loadtest.HangUpSpec(),
 	loadtest.NemesisSpec(serverTime, 1),
-	loadtest.CrashMatrixSpec(5),
 	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 24, 4), loadtest.AllKilledSpec(loadtest.AllKilledAsync, serverTime, 24, 4),
 }, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 

@@ -3,29 +3,36 @@
 package transfer
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 	"shop/transfer"
 )
 
 // cells are the cells of transfers. Each cell has two accounts, which pay each other.
-var cells = &loadtest.Cells{
+var cells = &crashmatrix.Cells{
 	Strategy: "etcd-fenced",
 	Steps:    loadtest.StepsOf(transfer.Steps()),
-	Commits:  string(transfer.AfterCommit),
-	Stores: []loadtest.CellStore{
-		{Name: "etcd", Last: string(transfer.AfterCommit)}, // the locks are released after it
-		{Name: "postgres", Last: string(transfer.BeforeCommit)},
-	},
+	Locks:    "etcd",
+	Database: "postgres",
 	Health:   "transfers",
 	Supply:   supplyCells,
-	Requests: cellRequests,
-	Inspect:  loadtest.InspectSQL(transfer.Invariants.Checks, `SELECT count(*) FROM transfers WHERE client_id = $1 AND idempotency_key = $2`),
+	Request: func(p traffic.Plan, r crashmatrix.Request) *traffic.Intent {
+		from := cellAccount(r.Cell)
+		a, b := money.Accounts(p)[from], partner(money.Accounts(p), from)
+		if r.Role == crashmatrix.Rival {
+			a, b = b, a
+		}
+		return moveIntent(a.Client, r.Key(), &Move{From: a.ID, To: b.ID, Amount: int64(3 + r.Role)})
+	},
+	Query:   crashmatrix.QuerySQL,
+	Checks:  transfer.Invariants.Checks,
+	Effects: invariant.Check{Query: `SELECT id::text FROM transfers WHERE idempotency_key = 'KEY'`},
 }
 
 // cellOpening exceeds the sum of all requests of a cell.
@@ -44,29 +51,3 @@ func supplyCells(p *traffic.Plan, n int) {
 
 // cellAccount returns the index of the account that pays in cell n; its partner is the payee.
 func cellAccount(n int) int { return clients + n/groups*groups*2 + n%groups }
-
-// partner returns the account to which account i sends its money in the postcheck: the next one of
-// its group, or the other one of its cell.
-func partner(accounts []money.Account, i int) money.Account {
-	if i < clients {
-		return accounts[(i+groups)%clients]
-	}
-	return accounts[clients+(i-clients)^groups]
-}
-
-// warmUps bounds how often a request may be refused while a replica reconnects to its store.
-const warmUps = 20
-
-func cellRequests(p traffic.Plan, n int, _ loadtest.Cell) (r loadtest.CellRequests) {
-	at := cellAccount(n)
-	a, b := money.Accounts(p)[at], partner(money.Accounts(p), at)
-	pay := func(from, to money.Account, amount int64, name ...string) *traffic.Intent {
-		return moveIntent(from.Client, loadtest.CellKey(n, name...), &Move{From: from.ID, To: to.ID, Amount: amount})
-	}
-	for i := range warmUps {
-		r.Warm = append(r.Warm, pay(a, b, 3, "warm", fmt.Sprint(i)))
-	}
-	r.Hit = pay(a, b, 10)
-	r.Rivals = []*traffic.Intent{pay(b, a, 7, "rival"), pay(a, b, 5, "last")}
-	return r
-}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 )
@@ -22,9 +22,16 @@ func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
 			owner[a.ID] = a.Client
 		}
 		for i := range n {
-			r := cellRequests(plan, i, loadtest.Cell{})
 			asked := map[uuid.UUID]int64{}
-			for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
+			requests := []crashmatrix.Request{{Cell: i, Role: crashmatrix.Hit}, {Cell: i, Role: crashmatrix.Rival}, {Cell: i, Role: crashmatrix.Last}}
+			for try := range 20 {
+				requests = append(requests, crashmatrix.Request{Cell: i, Try: try})
+			}
+			for _, r := range requests {
+				intent := cells.Request(plan, r)
+				if intent.Key != r.Key() {
+					t.Errorf("key %q, want %q", intent.Key, r.Key())
+				}
 				m := move(*intent)
 				asked[m.From] += m.Amount
 				if owner[m.From] != intent.Client || owner[m.From] == owner[m.To] {
@@ -41,9 +48,6 @@ func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
 				if amount > cellOpening {
 					t.Errorf("cell %d: %s is to pay %d", i, id, amount)
 				}
-			}
-			if r.Hit.Key != loadtest.CellKey(i) {
-				t.Errorf("cell %d: key %q", i, r.Hit.Key)
 			}
 		}
 		if len(of) != 2*n {

@@ -92,11 +92,11 @@ func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
 		"etcd-fence-only/pg-restart safe", "row/pg-restart safe", "etcd-fenced/pg-restart safe",
 		"etcd-fence-only/commit-cut safe", "row/commit-cut safe", "etcd-fenced/commit-cut safe",
 		"etcd-fence-only/crash safe", "row/crash safe", "etcd-fenced/crash safe",
-		"naive/crash-matrix violated", "etcd-fenced/crash-matrix safe",
 		"etcd-fence-only/all-killed safe", "row/all-killed safe", "etcd-fenced/all-killed safe",
 		"etcd-fence-only/standby-gone safe", "row/standby-gone safe", "etcd-fenced/standby-gone safe",
 		"etcd-fence-only/primary-lost safe", "row/primary-lost safe", "etcd-fenced/primary-lost safe",
 		"etcd-fenced/primary-lost-async violated",
+		"naive/crash-matrix violated", "etcd-fenced/crash-matrix safe",
 	}
 	if diff := cmp.Diff(want, names(New().Matrix(waysToPay))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -4,32 +4,34 @@ package wallet
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 	"shop/wallet"
 )
 
 // cells are the cells of wallets. Each cell has two wallets, which pay each other.
-var cells = &loadtest.Cells{
+var cells = &crashmatrix.Cells{
 	Strategy: "lockid",
 	Steps:    loadtest.StepsOf(wallet.Steps()),
-	Commits:  string(wallet.AfterCommit),
-	Stores:   []loadtest.CellStore{{Name: "mongo", Last: string(wallet.BeforeCommit)}},
+	Database: "mongo",
 	Health:   "wallets",
 	Supply:   supplyCells,
-	Requests: cellRequests,
-	Inspect:  inspect,
+	Request:  cellRequest,
+	Query: func(ctx context.Context, t *loadtest.Trial, check invariant.Check) ([]string, error) {
+		return wallet.Pipelines(Of(t).db.Database)(ctx, check)
+	},
+	Checks:  wallet.Invariants.Checks,
+	Effects: invariant.Check{From: "wallet_operations", Query: `{"$match": {"key": "KEY", "refused": {"$exists": false}}}`},
 }
 
-const (
-	cellOpening = 1000 // exceeds the sum of all requests of a cell
-	warmUps     = 20   // bounds how often a request may be refused while a replica reconnects to its store
-)
+// cellOpening exceeds the sum of all requests of a cell.
+const cellOpening = 1000
 
 // supplyCells inserts the wallets of the cells before the two wallets of one client, which stay
 // the last ones.
@@ -43,39 +45,18 @@ func supplyCells(p *traffic.Plan, n int) {
 	p.Given = slices.Concat(wallets[:len(wallets)-twoOfOne], more, wallets[len(wallets)-twoOfOne:])
 }
 
-// cellRequests returns payments. At a step that only credits reach, the request that is hit is a credit.
-func cellRequests(p traffic.Plan, n int, at loadtest.Cell) (r loadtest.CellRequests) {
+// cellRequest returns payments, and a debit at the end. At a step that only credits reach, the request that is hit is a credit.
+func cellRequest(p traffic.Plan, r crashmatrix.Request) *traffic.Intent {
 	wallets := money.Accounts(p)
-	a, b := wallets[1+ring+savers+2*n], wallets[1+ring+savers+2*n+1]
-	ask := func(action traffic.Action, m Move, name ...string) *traffic.Intent {
-		return intend(wallets, loadtest.CellKey(n, name...), action, m)
+	pair := wallets[1+ring+savers+2*r.Cell:]
+	action, m := Pay, Move{From: pair[0].ID, To: pair[1].ID, Amount: int64(3 + r.Role)}
+	switch {
+	case r.Role == crashmatrix.Rival:
+		m.From, m.To = m.To, m.From
+	case r.Role == crashmatrix.Last:
+		action, m = Debit, Move{From: m.From, Amount: m.Amount}
+	case r.Role == crashmatrix.Hit && r.Step == string(wallet.AfterCall):
+		action, m = Credit, Move{To: m.From, Amount: m.Amount}
 	}
-	for i := range warmUps {
-		r.Warm = append(r.Warm, ask(Pay, Move{From: a.ID, To: b.ID, Amount: 3}, "warm", fmt.Sprint(i)))
-	}
-	r.Hit = ask(Pay, Move{From: a.ID, To: b.ID, Amount: 10})
-	if at.Step == string(wallet.AfterCall) {
-		r.Hit = ask(Credit, Move{To: a.ID, Amount: 10})
-	}
-	r.Rivals = []*traffic.Intent{ask(Pay, Move{From: b.ID, To: a.ID, Amount: 7}, "rival"), ask(Debit, Move{From: a.ID, Amount: 5}, "last")}
-	return r
-}
-
-// inspect prepares the checks that need only the collections.
-func inspect(_ context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
-	db := Of(t).db.Database
-	return &loadtest.Inspection{
-		Checks: wallet.Invariants.Checks,
-		Query:  wallet.Pipelines(db),
-		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
-			stored, err := effects(ctx, db)
-			for _, s := range stored {
-				if s.Client == client && s.Key == key {
-					n++
-				}
-			}
-			return n, err
-		},
-		Close: func() {},
-	}, nil
+	return intend(wallets, r.Key(), action, m)
 }

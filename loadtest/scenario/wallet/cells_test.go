@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
 	"shop/wallet"
@@ -30,13 +30,23 @@ func TestCells_EachHasAPairOfWalletsThatPayEachOther(t *testing.T) {
 		owner[w.ID] = w.Client
 	}
 	for i := range n {
-		at := loadtest.Cell{Step: string(wallet.Steps()[i%len(wallet.Steps())])}
-		r := cellRequests(plan, i, at)
-		if credits := r.Hit.Action == Credit; credits != (at.Step == string(wallet.AfterCall)) {
-			t.Errorf("%s is hit by a %s", at.Step, r.Hit.Action)
+		step := string(wallet.Steps()[i%len(wallet.Steps())])
+		var requests []crashmatrix.Request
+		for _, role := range []crashmatrix.Role{crashmatrix.Hit, crashmatrix.Rival, crashmatrix.Last} {
+			requests = append(requests, crashmatrix.Request{Cell: i, Step: step, Role: role})
+		}
+		for try := range 20 {
+			requests = append(requests, crashmatrix.Request{Cell: i, Step: step, Try: try})
+		}
+		if hit := cells.Request(plan, requests[0]).Action; (hit == Credit) != (step == string(wallet.AfterCall)) {
+			t.Errorf("%s is hit by a %s", step, hit)
 		}
 		asked := map[uuid.UUID]int64{}
-		for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
+		for _, r := range requests {
+			intent := cells.Request(plan, r)
+			if intent.Key != r.Key() {
+				t.Errorf("key %q, want %q", intent.Key, r.Key())
+			}
 			m := move(*intent)
 			asked[m.From] += m.Amount
 			if owner[m.wallet()] != intent.Client {
@@ -54,9 +64,6 @@ func TestCells_EachHasAPairOfWalletsThatPayEachOther(t *testing.T) {
 			if amount > cellOpening {
 				t.Errorf("cell %d: %s is to pay %d", i, id, amount)
 			}
-		}
-		if r.Hit.Key != loadtest.CellKey(i) {
-			t.Errorf("cell %d: key %q", i, r.Hit.Key)
 		}
 	}
 }

@@ -111,7 +111,6 @@ func New(env Environment) *loadtest.Flow {
 		Linear:    linearize,
 		Steps:     loadtest.StepsOf(wallet.Steps()),
 		Batch:     loadtest.StepsOf([]wallet.Step{wallet.AfterGuard, wallet.AfterCall, wallet.BeforeCommit, wallet.AfterCommit, wallet.AfterGuard, wallet.BeforeCommit}),
-		Cells:     cells,
 		Faults:    faults,
 		Timing: loadtest.Timing{
 			Slower:       2,               // a transaction that collides repeats its work
@@ -147,8 +146,8 @@ func New(env Environment) *loadtest.Flow {
 		f.Control("txn", loadtest.NoFault, kept, "W-SIDE"),
 		f.Control("constant-lock", loadtest.NoFault, kept, "W-SIDE"),
 		f.Control("lock-late", loadtest.NoFault, kept, "W-SIDE"),
-		f.CellControl("naive", []loadtest.Cell{{Step: string(wallet.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, []string{"M3"}, "M2"),
 	}
+	cells.Add(f)
 	return f
 }
 
@@ -210,7 +209,6 @@ var faults = needing(seen, []loadtest.FaultSpec{
 	// pause hits a batch, so the wallets with most load are held up each time.
 	loadtest.CombinerKilledSpec().At(14, 0, 2), loadtest.CombinerPausedSpec(outlived).At(20, 0, 2), loadtest.HangUpSpec(),
 	loadtest.NemesisSpec(2*failOverTime, 2),
-	loadtest.CrashMatrixSpec(5),
 	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 })
