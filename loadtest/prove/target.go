@@ -35,7 +35,7 @@ func (c *app) proveTarget(ctx context.Context, progress *progress) (loadtest.Rep
 	if err := os.RemoveAll(filepath.Join(c.Out, file.Folder())); err != nil { // of an earlier run
 		return loadtest.Report{}, err
 	}
-	return file.Run(ctx, target.Log{Say: progress.say, Tick: progress.tick})
+	return file.Run(ctx, progress.say, progress.tick)
 }
 
 // described returns the YAML file that describes the service, and what the command line says instead of it: --target

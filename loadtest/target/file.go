@@ -4,18 +4,24 @@ package target
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"shop/loadtest/traffic"
 )
 
 // File describes a service, what is sent to it, and what must be true afterwards. In YAML a field has its
@@ -31,18 +37,16 @@ type File struct {
 	KeyHeader string `yaml:"idempotency_header"`
 	Clients   []Client
 	Requests  []Request
-	Supply    yaml.Node // units of each object before the first request, or SQL that returns them
+	Supply    Supply
 	Answers   Answers
 	Database  string // PostgreSQL, for audits and a supply in SQL
 	Audits    []Audit
 	Limits    Limits
 
-	dir      string // the folder of the file, in which commands run
-	root     *yaml.Node
-	given    map[string]int // Supply, if it is not SQL
-	supplied []string       // its objects, in the order of the file
-	limits   limits
-	rules    rules
+	dir    string // the folder of the file, in which commands run
+	root   yaml.Node
+	rules  map[string]traffic.Outcome // what the listed answers mean
+	stored []string                   // the values of the listed refusals
 }
 
 // Client sends requests with headers of its own.
@@ -50,14 +54,6 @@ type Client struct {
 	Name    string
 	Headers map[string]string
 }
-
-// Defaults of a File.
-const (
-	defaultRate      = 100
-	defaultDuration  = 5 * time.Second
-	defaultWait      = 20 * time.Second
-	defaultKeyHeader = "Idempotency-Key"
-)
 
 // Override is what a command line says instead of, or beside, a file.
 type Override struct {
@@ -82,22 +78,25 @@ func Read(path string, over Override, getenv func(string) string) (*File, error)
 	return f, nil
 }
 
+// oneLine makes an error of the decoder fit in a line.
+var oneLine = strings.NewReplacer("yaml: unmarshal errors:\n  ", "", "yaml: ", "", "\n  ", "; ")
+
 func parse(text []byte, over Override, getenv func(string) string) (*File, error) {
 	f := &File{
-		Start: defaultWait, Rate: defaultRate, Duration: defaultDuration, Decide: defaultWait, Seed: 1,
-		KeyHeader: defaultKeyHeader, root: &yaml.Node{},
+		Start: 20 * time.Second, Rate: 100, Duration: 5 * time.Second, Decide: 20 * time.Second, Seed: 1, KeyHeader: "Idempotency-Key",
+		Answers: Answers{ID: "id"}, Limits: Limits{Errors: 0.05, Busy: 0.5},
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
-	err := yaml.Unmarshal(text, f.root)
+	err := decoder.Decode(f)
 	if err == nil {
-		err = decoder.Decode(f)
+		err = yaml.Unmarshal(text, &f.root)
 	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("the file is empty")
 	case err != nil:
-		return nil, plainer(err)
+		return nil, errors.New(oneLine.Replace(err.Error()))
 	}
 	if len(over.Services) > 0 {
 		f.Services = over.Services
@@ -108,147 +107,101 @@ func parse(text []byte, over Override, getenv func(string) string) (*File, error
 	if over.AuditSQL != "" {
 		f.Audits = append(f.Audits, Audit{File: over.AuditSQL})
 	}
-	return f, f.check()
-}
-
-var (
-	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
-	wrongType    = regexp.MustCompile("cannot unmarshal !!(\\S+) (`[^`]*` )?into (\\S+)")
-)
-
-// plainer rephrases an error of the YAML decoder for the author of the file.
-func plainer(err error) error {
-	var typed *yaml.TypeError
-	if !errors.As(err, &typed) {
-		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	for _, check := range []func() error{f.checkLoad, f.checkRequests, f.checkAnswers, f.checkAudits} {
+		if err := check(); err != nil {
+			return nil, err
+		}
 	}
-	lines := slices.Compact(slices.Clone(typed.Errors))
-	for i, line := range lines {
-		line = unknownField.ReplaceAllString(line, `there is no field "$1" here`)
-		lines[i] = wrongType.ReplaceAllStringFunc(line, func(match string) string {
-			parts := wrongType.FindStringSubmatch(match)
-			return strings.TrimSpace(fmt.Sprintf("want %s, not %s %s", called(parts[3]), called(parts[1]), parts[2]))
-		})
-	}
-	return errors.New(strings.Join(lines, "; "))
-}
-
-// called names a YAML or Go type in words.
-func called(name string) string {
-	switch name {
-	case "int", "float":
-		return "a number"
-	case "str", "string", "target.Percent":
-		return "a text"
-	case "bool":
-		return "true or false"
-	case "time.Duration":
-		return "a duration such as 5s"
-	case "seq":
-		return "a list"
-	case "map":
-		return "a mapping"
-	}
-	if strings.HasPrefix(name, "[]") {
-		return "a list"
-	}
-	return "a mapping"
+	return f, nil
 }
 
 // at returns an error with the line of a place in the file, such as ("requests", 2, "body"). For a place
 // that does not exist it is the line of the closest enclosing one.
 func (f *File) at(place []any, format string, args ...any) error {
-	node, line := f.root, 1
+	node := f.root.Content[0]
 	for _, step := range place {
-		node = child(node, step)
-		if node == nil {
+		var next *yaml.Node
+		for i, each := range node.Content {
+			isItem := node.Kind == yaml.SequenceNode && step == i
+			isField := node.Kind == yaml.MappingNode && i%2 == 1 && step == node.Content[i-1].Value
+			if isItem || isField {
+				next = each
+			}
+		}
+		if next == nil {
 			break
 		}
-		line = node.Line
+		node = next
 	}
-	return fmt.Errorf("line %d: %s", line, fmt.Sprintf(format, args...))
+	return fmt.Errorf("line %d: %s", node.Line, fmt.Sprintf(format, args...))
 }
 
-func child(node *yaml.Node, step any) *yaml.Node {
-	if node.Kind == yaml.DocumentNode && len(node.Content) == 1 {
-		node = node.Content[0]
-	}
-	switch step := step.(type) {
-	case int:
-		if node.Kind == yaml.SequenceNode && step < len(node.Content) {
-			return node.Content[step]
-		}
-	case string:
-		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-			if node.Content[i].Value == step {
-				return node.Content[i+1]
-			}
+func place(steps ...any) []any { return steps }
+
+// mistake is a setting that cannot work, if found.
+type mistake struct {
+	found bool
+	place []any
+	text  string
+}
+
+// first returns the first mistake that was found.
+func (f *File) first(mistakes []mistake) error {
+	for _, m := range mistakes {
+		if m.found {
+			return f.at(m.place, "%s", m.text)
 		}
 	}
 	return nil
 }
 
-func place(steps ...any) []any { return steps }
-
-// check rejects settings that cannot work, before anything is sent.
-func (f *File) check() error {
-	switch {
-	case len(f.Services) == 0:
-		return f.at(nil, "services: no address is given")
-	case len(f.Requests) == 0:
-		return f.at(nil, "requests: none is given")
-	case f.Rate < 1:
-		return f.at(place("rate"), "rate must be at least 1")
-	case f.Duration <= 0:
-		return f.at(place("duration"), "duration must be above 0, such as 5s")
-	case f.KeyHeader == "":
-		return f.at(place("idempotency_header"), "idempotency_header must not be empty: without a key no request can be retried")
+func (f *File) checkLoad() error {
+	mistakes := []mistake{
+		{len(f.Services) == 0, nil, "services: no address is given"},
+		{len(f.Requests) == 0, nil, "requests: none is given"},
+		{f.Rate < 1, place("rate"), "rate must be at least 1"},
+		{f.Duration <= 0, place("duration"), "duration must be above 0, such as 5s"},
+		{f.KeyHeader == "", place("idempotency_header"), "idempotency_header must not be empty: without a key no request can be retried"},
+		{f.Supply.SQL != "" && f.Database == "", place("supply"), "a supply in SQL needs a database"},
 	}
+	var services []string // without duplicate addresses, which are one replica
 	for i, service := range f.Services {
-		if u, err := url.Parse(service); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return f.at(place("services", i), "not the URL of a service (not shown, since it may hold a password): want http://127.0.0.1:8080")
+		u, err := url.Parse(service)
+		mistakes = append(mistakes, mistake{
+			err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", place("services", i),
+			"not the URL of a service (not shown, since it may hold a password): want http://127.0.0.1:8080",
+		})
+		if service = strings.TrimSuffix(service, "/"); !slices.Contains(services, service) {
+			services = append(services, service)
 		}
 	}
-	f.Services = distinct(f.Services)
+	f.Services = services
 	if len(f.Clients) == 0 {
 		f.Clients = []Client{{}}
 	}
 	names := map[string]bool{}
 	for i := range f.Clients {
-		name := &f.Clients[i].Name
-		if *name == "" {
-			*name = fmt.Sprintf("client %d", i+1)
+		c := &f.Clients[i]
+		if c.Name == "" {
+			c.Name = fmt.Sprintf("client %d", i+1)
 		}
-		if names[*name] {
-			return f.at(place("clients", i, "name"), "each client needs a name of its own: %s is a client above", *name)
-		}
-		names[*name] = true
+		mistakes = append(mistakes, mistake{names[c.Name], place("clients", i, "name"), "each client needs a name of its own: " + c.Name + " is a client above"})
+		names[c.Name] = true
 	}
-	for _, check := range []func() error{f.checkSupply, f.checkRequests, f.checkAnswers, f.checkAudits, f.checkLimits} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.first(mistakes)
 }
 
-// distinct removes duplicate addresses, which are one replica.
-func distinct(services []string) (kept []string) {
-	for _, service := range services {
-		if service = strings.TrimSuffix(service, "/"); !slices.Contains(kept, service) {
-			kept = append(kept, service)
+// headers returns the headers of the clients.
+func (f *File) headers() traffic.Headers {
+	headers := traffic.Headers{Key: f.KeyHeader}
+	for _, c := range f.Clients {
+		header := http.Header{"Content-Type": {"application/json"}}
+		for name, value := range c.Headers {
+			header.Set(name, value)
 		}
+		headers.Clients = append(headers.Clients, header)
 	}
-	return kept
-}
-
-// host returns an address without a password, for errors and hints.
-func host(service string) string {
-	u, err := url.Parse(service)
-	if err != nil {
-		return "a service"
-	}
-	return u.Host
+	return headers
 }
 
 var variable = regexp.MustCompile(`\$\{(\w+)(:-([^}]*))?\}`)
@@ -259,11 +212,9 @@ func (f *File) expand(getenv func(string) string) (err error) {
 	fill := func(text *string, steps ...any) {
 		*text = variable.ReplaceAllStringFunc(*text, func(match string) string {
 			parts := variable.FindStringSubmatch(match)
-			value := getenv(parts[1])
-			if value == "" && parts[2] != "" {
-				value = parts[3]
-			} else if value == "" && err == nil {
-				err = f.at(steps, "%s is not set in the environment", match)
+			value := cmp.Or(getenv(parts[1]), parts[3])
+			if value == "" && parts[2] == "" {
+				err = cmp.Or(err, f.at(steps, "%s is not set in the environment", match))
 			}
 			return value
 		})
@@ -285,4 +236,103 @@ func (f *File) expand(getenv func(string) string) (err error) {
 		}
 	}
 	return err
+}
+
+// Answers maps the answers of the service to outcomes. The outcomes of answers that are not listed are:
+//
+//	2xx                                      ok
+//	400 401 403 404 405 410 413 415 422      rejected
+//	429                                      open
+//	any other, and no answer                 unknown
+type Answers struct {
+	Field  string              // a field of the JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
+	ID     string              // the field of a success that names its effect, such as id or order.id; default: id
+	Listed map[string][]string `yaml:",inline"` // by outcome: a status, or a status and the value of the field, such as "409", "409 sold-out"
+}
+
+var outcomes = []traffic.Outcome{
+	traffic.OK,        // it happened
+	traffic.Duplicate, // it had happened: the effect is that of an earlier request with this key
+	traffic.Rejected,  // it did not happen, and never will under this key; if listed with a value, every further refusal has the same value
+	traffic.Open,      // this attempt did nothing: the key is retried
+	traffic.Unknown,   // it may have happened: the key is retried
+}
+
+// rule names an answer by its status and, if it is not "", the value of a field.
+func rule(status any, value string) string { return strings.TrimSpace(fmt.Sprint(status, " ", value)) }
+
+func (f *File) checkAnswers() error {
+	f.rules = map[string]traffic.Outcome{}
+	for listed := range f.Answers.Listed {
+		if !slices.Contains(outcomes, traffic.Outcome(listed)) {
+			return f.at(place("answers", listed), "there is no outcome %q: want one of %v", listed, outcomes)
+		}
+	}
+	for _, outcome := range outcomes {
+		for i, entry := range f.Answers.Listed[string(outcome)] {
+			here := place("answers", string(outcome), i)
+			status, value, _ := strings.Cut(strings.TrimSpace(entry), " ")
+			value = strings.TrimSpace(value)
+			if number, err := strconv.Atoi(status); err != nil || number < 100 || number > 599 {
+				return f.at(here, "%q is not a status, or a status and a value: want 409 or 409 sold-out", entry)
+			}
+			if before, twice := f.rules[rule(status, value)]; twice {
+				return f.at(here, "%s is %s above", entry, before)
+			}
+			f.rules[rule(status, value)] = outcome
+			if outcome == traffic.Rejected && value != "" {
+				f.stored = append(f.stored, value)
+			}
+		}
+	}
+	return nil
+}
+
+// same reports whether a repetition says the same as the answer that decided its key: a success names the same
+// effect, whatever its other fields and its status; a refusal has the same value. Successes without an id must be
+// the same byte for byte: nothing else shows that there was one effect.
+func (f *File) same(r traffic.Record, a traffic.Attempt, body []byte) bool {
+	if a.Outcome != traffic.OK {
+		return a.Problem == r.Problem()
+	}
+	first, again := field(r.Body, f.Answers.ID), field(body, f.Answers.ID)
+	if first == "" && again == "" {
+		return bytes.Equal(r.Body, body)
+	}
+	return first == again
+}
+
+// classify returns the outcome of an answer, and the value that names it in the report.
+func (f *File) classify(status int, header http.Header, body []byte) (traffic.Outcome, string) {
+	outcome, value := traffic.ClassifyByStatus(status, header, body)
+	if f.Answers.Field != "" {
+		value = field(body, f.Answers.Field)
+	}
+	for _, answer := range []string{rule(status, value), rule(status, "")} {
+		if listed, found := f.rules[answer]; found {
+			return listed, value
+		}
+	}
+	return outcome, value
+}
+
+// decode returns the value of a JSON body; nil if it is none.
+func decode(body []byte) (value any) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber() // a large number is an id, not a float
+	_ = decoder.Decode(&value)
+	return value
+}
+
+// field returns the value at a path of a JSON body, such as "error.code"; "" if there is none.
+func field(body []byte, path string) string {
+	value := decode(body)
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := value.(map[string]any)
+		value = object[name]
+	}
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
 }

@@ -48,10 +48,10 @@ func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Name != "shop" || f.Rate != defaultRate || f.Duration != defaultDuration || f.Seed != 1 || f.KeyHeader != "Idempotency-Key" || len(f.Clients) != 1 {
+	if f.Name != "shop" || f.Rate != 100 || f.Duration != 5*time.Second || f.Seed != 1 || f.KeyHeader != "Idempotency-Key" || len(f.Clients) != 1 {
 		t.Errorf("%+v", f)
 	}
-	if r := f.Requests[0]; r.Method != "POST" || r.Weight != 1 || r.Reads || len(r.Objects) != 1 || r.Objects[0] != "coffee" || r.least != 1 || r.most != 3 {
+	if r := f.Requests[0]; r.Method != "POST" || r.Weight != 1 || r.Reads || len(r.Objects) != 1 || r.Objects[0] != "coffee" || r.Takes != (Amount{1, 3}) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -97,19 +97,19 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 		name, text string
 		says       []string
 	}{
-		{"an unknown field", small + "treshold: 1\n", []string{"line 5", `no field "treshold"`}},
-		{"an unknown field of a request", small + "  - {name: a, path: /, objets: [b]}\n", []string{"line 5", `no field "objets"`}},
+		{"an unknown field", small + "treshold: 1\n", []string{"line 5", "field treshold not found"}},
+		{"an unknown field of a request", small + "  - {name: a, path: /, objets: [b]}\n", []string{"line 5", "field objets not found"}},
 		{"no YAML", "services: [\n", []string{"line "}},
 		{"nothing", "# to be written\n", []string{"the file is empty"}},
 		{"two clients of one name", small + "clients: [{name: ann}, {name: bob}, {name: ann}]\n", []string{"line 5", "ann is a client above"}},
 		{"a supply in SQL, which names no objects", strings.Replace(small, "{coffee: 10}", "SELECT 'coffee', 10\ndatabase: postgres://h/x", 1), []string{"line 5", "list objects here: those of a supply in SQL"}},
-		{"a list where a number must be", small + "rate: [1]\n", []string{"line 5: want a number, not a list"}},
+		{"a list where a number must be", small + "rate: [1]\n", []string{"line 5: cannot unmarshal !!seq into int"}},
 		{"no service", "requests:\n  - {name: a, path: /}\n", []string{"line 1", "services"}},
 		{"no request", "services: [http://127.0.0.1:1]\n", []string{"line 1", "requests"}},
 		{"not a URL", strings.Replace(small, "http://127.0.0.1:1", "me:hunter2@host", 1), []string{"line 1", "not the URL"}},
 		{"nothing is checked", "services: [http://127.0.0.1:1]\nrequests:\n  - {name: a, path: /}\n", []string{"neither a supply nor audits"}},
 		{"a rate of 0", small + "rate: 0\n", []string{"line 5", "rate"}},
-		{"a duration without a unit", small + "duration: 5\n", []string{"line 5: want a duration such as 5s, not a number `5`"}},
+		{"a duration without a unit", small + "duration: 5\n", []string{"line 5: cannot unmarshal !!int `5` into time.Duration"}},
 		{"a variable that is not set", small + "clients:\n  - headers: {Authorization: '${NOT_SET}'}\n", []string{"line 6", "${NOT_SET} is not set"}},
 		{"two requests of one name", small + "  - {name: buy, path: /}\n", []string{"line 5", "name of its own"}},
 		{"a path without /", small + "  - {name: a, path: orders}\n", []string{"line 5", "begin with /"}},
@@ -127,15 +127,17 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 		{"shows of what is no read", small + "  - {name: a, path: /, shows: stock}\n", []string{"line 5", "shows: needs a read"}},
 		{"too many objects", small + "  - {name: a, path: /, objects: ['x-{1..99999}']}\n", []string{"line 5", "at most"}},
 		{"one object where two must be", small + "  - {name: a, path: '/{{.Other}}'}\n", []string{"line 5", "needs two"}},
-		{"a supply of words", strings.Replace(small, "coffee: 10", "coffee: many", 1), []string{"line 2", "number"}},
-		{"a supply as a list", strings.Replace(small, "{coffee: 10}", "[coffee]", 1), []string{"line 2", "{object: units}"}},
+		{"a supply of words", strings.Replace(small, "coffee: 10", "coffee: many", 1), []string{"line 2", "`many`"}},
+		{"a supply as a list", strings.Replace(small, "{coffee: 10}", "[coffee]", 1), []string{"line 2", "!!seq into map"}},
+		{"an object in two ranges", strings.Replace(small, "coffee: 10", "'a-{1..3}': 1, a-2: 5", 1), []string{"line 2", "a-2 is listed twice"}},
 		{"a supply in SQL without a database", strings.Replace(small, "{coffee: 10}", "SELECT 1", 1), []string{"line 2", "database"}},
 		{"an answer that is no status", small + "answers: {rejected: [sold-out]}\n", []string{"line 5", "409 sold-out"}},
+		{"an outcome that there is not", small + "answers:\n  refused: [409]\n", []string{"line 6", `no outcome "refused"`}},
 		{"an answer with two meanings", small + "answers:\n  ok: [409]\n  rejected: [409]\n", []string{"line 7", "409 is ok above"}},
 		{"an audit of nothing", small + "audits:\n  - {name: a}\n", []string{"line 6", "one of sql, file and command"}},
 		{"an audit without a name", small + "audits:\n  - {command: [true]}\n", []string{"line 6", "name of its own"}},
 		{"an audit without a database", small + "audits:\n  - {name: a, sql: SELECT 1}\n", []string{"line 6", "needs a database"}},
-		{"a limit without %", small + "limits: {most_errors: 3}\n", []string{"line 5", "most_errors", "5%"}},
+		{"a limit without %", small + "limits: {most_errors: 3}\n", []string{"line 5", "5%"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parse([]byte(c.text), Override{}, env())

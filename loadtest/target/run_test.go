@@ -138,7 +138,7 @@ func (s *seller) proveFile(t *testing.T, file, more string) (loadtest.Result, er
 	s.met.Add(2)
 	f := parsed(t, fmt.Sprintf(file, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", "))+more)
 	f.dir = t.TempDir()
-	report, err := f.Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
+	report, err := f.Run(t.Context(), t.Logf, func(string) {})
 	if err != nil {
 		return loadtest.Result{}, err
 	}
@@ -222,7 +222,7 @@ func TestRun_TheErrorOfACertificateIsShown(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	report, err := parsed(t, fmt.Sprintf(sellerFile, server.URL)).Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
+	report, err := parsed(t, fmt.Sprintf(sellerFile, server.URL)).Run(t.Context(), t.Logf, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestRun_AnUnlistedRefusalLeavesItsKeysUndecidedAndIsHintedAt(t *testing.T) 
 	s := &seller{answers: map[string]string{}, sold: map[string]bool{}, stock: 40}
 	s.met.Add(2)
 	text := strings.Replace(fmt.Sprintf(sellerFile, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", ")), ", rejected: [409 sold-out]", "", 1)
-	report, err := parsed(t, text).Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
+	report, err := parsed(t, text).Run(t.Context(), t.Logf, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestRun_ASettingThatCannotWorkIsAnErrorBeforeTheFirstRequest(t *testing.T) 
 			}
 			f := parsed(t, fmt.Sprintf(sellerFile, services)+c.more)
 			f.dir = t.TempDir()
-			_, err := f.Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
+			_, err := f.Run(t.Context(), t.Logf, func(string) {})
 			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v; want %q", err, c.says)
 			}
@@ -371,7 +371,7 @@ func TestRun_AFileOfQueriesAndASupplyInSQL(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.dir, "audit.sql"), []byte(queries), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := f.Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
+	report, err := f.Run(t.Context(), t.Logf, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func answered(f *File, name string, n int, object string, units, status int, out
 		records = append(records, traffic.Record{
 			Intent: traffic.Intent{
 				Key: key, Action: traffic.Action(name), Method: f.Requests[i].Method, Path: "/", Reads: f.Requests[i].Reads,
-				Of: sent{drawn{Object: object, Units: units, Client: "alice"}, &f.Requests[i]},
+				Of: sent{Request: &f.Requests[i], Object: object, Units: units, Client: "alice"},
 			},
 			Outcome:  outcome,
 			Attempts: []traffic.Attempt{{Key: key, Status: status, Outcome: outcome, Problem: problem, Sends: 1}},
@@ -60,7 +60,7 @@ func TestSupply_WhatClientsGotIsComparedWithWhatWasThere(t *testing.T) {
 		{"not given back", inOrder(answered(f, "buy", 11, "coffee", 1, 201, ok), answered(f, "cancel", 1, "coffee", 1, 404, refused)), []string{"I-SUPPLY"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			findings, over := judgeSupply(f.given, c.records)
+			findings, over := judgeSupply(f.Supply.units, c.records)
 			var broken []string
 			for code, n := range findings.Counts() {
 				if n > 0 {
@@ -79,11 +79,11 @@ func TestSupply_UnitsThatOthersMayHaveHeldAreNotLeft(t *testing.T) {
 	f := parsed(t, mixed)
 	records := inOrder(answered(f, "buy", 8, "coffee", 1, 201, traffic.OK), answered(f, "buy", 1, "coffee", 3, 409, traffic.Rejected), answered(f, "buy", 1, "coffee", 2, 409, traffic.Rejected))
 	three, two := &records[8].Attempts[0], &records[9].Attempts[0]
-	if found, _ := judgeSupply(f.given, records); found["I-SOLD"].Count != 1 {
+	if found, _ := judgeSupply(f.Supply.units, records); found["I-SOLD"].Count != 1 {
 		t.Errorf("one after the other: %v, want that two were refused while two were there", found)
 	}
 	three.Start, three.End = two.Start-1, two.Start+1
-	if found, _ := judgeSupply(f.given, records); found["I-SOLD"].Count != 0 {
+	if found, _ := judgeSupply(f.Supply.units, records); found["I-SOLD"].Count != 0 {
 		t.Errorf("at once: %v", found)
 	}
 }
@@ -105,7 +105,7 @@ func TestLimits_SharesAndTheLeastNumberOfSuccesses(t *testing.T) {
 		{"one that was away for long", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 0, traffic.Open)), "most_busy"},
 		{"busy", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 429, traffic.Open)), "most_busy"},
 	} {
-		found := f.judgeLimits(c.records)["I-LIMIT"]
+		found := f.Limits.judge(c.records)["I-LIMIT"]
 		if text := strings.Join(found.IDs, "; "); (found.Count > 0) != (c.says != "") || !strings.Contains(text, c.says) {
 			t.Errorf("%s: %q, want %q", c.name, text, c.says)
 		}

@@ -54,7 +54,7 @@ func TestTimes_SuccessesAndReadsMustFitWhatCanHaveBeenLeft(t *testing.T) {
 		{"it may have been given back", []traffic.Record{one(f, "buy", 3, 1, 2, ok), one(f, "cancel", 3, 3, 4, unknown), one(f, "look", 10, 5, 6, ok), one(f, "look", 7, 5, 6, ok)}, ""},
 		{"a read without an answer", []traffic.Record{one(f, "buy", 3, 1, 2, ok), one(f, "look", 10, 3, 4, unknown)}, ""},
 	} {
-		findings, _ := judgeSupply(f.given, c.records)
+		findings, _ := judgeSupply(f.Supply.units, c.records)
 		broken := slices.Sorted(maps.Keys(findings.Counts()))
 		broken = slices.DeleteFunc(broken, func(code string) bool { return findings[code].Count == 0 || code == "I-SOLD" })
 		if strings.Join(broken, " ") != c.broken {
@@ -76,7 +76,7 @@ func TestTimes_AReadWithoutItsUnitsMakesARunInconclusive(t *testing.T) {
 		{[]traffic.Record{right}, ""},
 		{[]traffic.Record{right, wrong}, `answers to "look" have no number in "stock.left": is shows right?`},
 	} {
-		v := &review{file: f, supply: f.given, records: c.records}
+		v := &review{file: f, supply: f.Supply.units, records: c.records}
 		if got := v.vain(f.Requests[i]); got != c.says {
 			t.Errorf("%q, want %q", got, c.says)
 		}

@@ -22,20 +22,19 @@ requests:
   - {name: lost, after: buy, share: 100%, path: '/{{.Answer.nothing}}'}
 `
 
-func drawOf(t *testing.T, f *File, run uint32) (traffic.Plan, *plan) {
+func drawOf(t *testing.T, f *File, run uint32) traffic.Plan {
 	t.Helper()
-	p := &plan{file: f, replicas: 2, run: run}
-	drawn, err := p.draw(traffic.Load{Rate: 500, Duration: 2 * time.Second, Seed: 7, Replicas: 2})
+	drawn, err := f.draw(traffic.Load{Rate: 500, Duration: 2 * time.Second, Seed: 7, Replicas: 2}, run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return drawn, p
+	return drawn
 }
 
 func TestPlan_SameSeedSameRequestsUnderNewKeys(t *testing.T) {
 	f := parsed(t, mixed)
-	first, _ := drawOf(t, f, 1)
-	second, _ := drawOf(t, f, 2)
+	first := drawOf(t, f, 1)
+	second := drawOf(t, f, 2)
 	if len(first.Intents) != 1000 || len(first.Schedule) != 1100 {
 		t.Errorf("%d requests of %d keys, want 1000 and 100 duplicates", len(first.Schedule), len(first.Intents))
 	}
@@ -48,7 +47,7 @@ func TestPlan_SameSeedSameRequestsUnderNewKeys(t *testing.T) {
 }
 
 func TestPlan_DrawsByWeightAmongAllClientsAndObjects(t *testing.T) {
-	drawn, _ := drawOf(t, parsed(t, mixed), 1)
+	drawn := drawOf(t, parsed(t, mixed), 1)
 	count := map[string]int{}
 	for _, i := range drawn.Intents {
 		s := of(*i)
@@ -75,7 +74,7 @@ func TestPlan_DrawsByWeightAmongAllClientsAndObjects(t *testing.T) {
 // The load of a file that names none: before bursts, no two requests of it had one time.
 func TestPlan_BurstsOfDifferentKeysForOneObjectAtTheDefaultLoad(t *testing.T) {
 	f := parsed(t, strings.Replace(mixed, "  - {name: move", "  - {name: wish, path: /wishes, objects: [coffee]}\n  - {name: move", 1))
-	drawn, err := (&plan{file: f, replicas: 2}).draw(traffic.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: 2})
+	drawn, err := f.draw(traffic.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +114,10 @@ func TestPlan_BurstsOfDifferentKeysForOneObjectAtTheDefaultLoad(t *testing.T) {
 
 func TestPlan_WhatFollowsTakesTheObjectOfTheRequestBefore(t *testing.T) {
 	f := parsed(t, strings.Replace(mixed, "  - {name: cancel, after: buy, share: 50%,", "  - {name: checkout, after: buy, share: 100%, takes: 1, path: /x, objects: [tea, coffee], body: '[\"{{.Object}}\"]'}\n  - {name: cancel, after: buy, share: 50%,", 1))
-	drawn, p := drawOf(t, f, 1)
+	drawn := drawOf(t, f, 1)
 	followed := 0
 	for _, i := range drawn.Intents {
-		for _, r := range p.followUp(traffic.Record{Intent: *i, Outcome: traffic.OK, Body: []byte(`{"id": 1}`)}) {
+		for _, r := range f.followUp(traffic.Record{Intent: *i, Outcome: traffic.OK, Body: []byte(`{"id": 1}`)}) {
 			if s := of(*r.Intent); r.Intent.Action == "checkout" {
 				if followed++; s.Object != of(*i).Object || !strings.Contains(string(r.Intent.Body), s.Object) {
 					t.Fatalf("checkout of %s follows a purchase of %s: %s", s.Object, of(*i).Object, r.Intent.Body)
@@ -134,7 +133,7 @@ func TestPlan_WhatFollowsTakesTheObjectOfTheRequestBefore(t *testing.T) {
 
 func TestPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 	load := traffic.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
-	drawn, err := (&plan{file: parsed(t, small), replicas: 2}).draw(load)
+	drawn, err := parsed(t, small).draw(load, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +148,8 @@ func TestPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 }
 
 func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
-	drawn, p := drawOf(t, parsed(t, mixed), 1)
+	f := parsed(t, mixed)
+	drawn := drawOf(t, f, 1)
 	sent := map[string]int{}
 	buys := 0
 	for _, i := range drawn.Intents {
@@ -158,8 +158,8 @@ func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
 		}
 		buys++
 		record := traffic.Record{Intent: *i, Outcome: traffic.OK, Body: []byte(`{"id": 12345678901234567890}`)}
-		again := p.followUp(record)
-		for n, request := range p.followUp(record) {
+		again := f.followUp(record)
+		for n, request := range f.followUp(record) {
 			got := request.Intent
 			sent[string(got.Action)]++
 			if got.Path != "/orders/12345678901234567890" || got.Key == i.Key || got.Key != again[n].Intent.Key {
@@ -169,10 +169,10 @@ func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
 				t.Fatalf("%s comes from client %d, after client %d", got.Action, got.Client, i.Client)
 			}
 			if of(*got).Object != of(*i).Object || of(*got).Units != of(*i).Units {
-				t.Fatalf("it follows %v, and is about %v", of(*i).drawn, of(*got).drawn)
+				t.Fatalf("it follows %v, and is about %v", of(*i), of(*got))
 			}
 		}
-		if refused := p.followUp(traffic.Record{Intent: *i, Outcome: traffic.Rejected}); len(refused) > 0 {
+		if refused := f.followUp(traffic.Record{Intent: *i, Outcome: traffic.Rejected}); len(refused) > 0 {
 			t.Fatal("a refusal is followed")
 		}
 	}
