@@ -26,6 +26,11 @@ type list struct {
 	lock               *list    // of the lock store that the path calls: a part with a list of its own
 }
 
+// scenario is the path of one scenario of the proof, which the comment of package loadtest lists.
+var scenario = list{"../loadtest/doc.go", "Read one scenario", 20, 4600, []string{
+	"loadtest/prove.main", "loadtest/scenario/inventory.New", "loadtest/fault/redisfault.LockLost.Inject",
+}, nil}
+
 var (
 	redisLock = list{"copying.md", "A Redis lock in front", 14, 2000, []string{
 		"locking.Do", "locking/driver.Acquire", "locking/driver.Renew", "locking/driver.Release",
@@ -45,7 +50,7 @@ var (
 
 func TestPages_ReadingListIsThePathAndShort(t *testing.T) {
 	c := newCode()
-	for _, l := range []list{purchase, fencedTransfer, redisLock, etcdLock} {
+	for _, l := range []list{purchase, fencedTransfer, redisLock, etcdLock, scenario} {
 		section, err := l.section()
 		if err != nil {
 			t.Fatal(err)
@@ -64,24 +69,57 @@ func (l list) section() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, section, found := strings.Cut(string(text), "\n## "+l.heading)
+	mark := "\n## "
+	if strings.HasSuffix(l.page, ".go") {
+		mark = "\n// # "
+	}
+	_, section, found := strings.Cut(string(text), mark+l.heading)
 	if !found {
 		return "", fmt.Errorf("docs/%s has no heading %q", l.page, l.heading)
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	section, _, _ = strings.Cut(section, mark)
 	return section, nil
+}
+
+// files returns the files to read, and those where the path ends: of a folder, all that are not read.
+func (l list) files(section string) (read, left []string) {
+	if !strings.HasSuffix(l.page, ".go") {
+		return linked(section, "| read |"), linked(section, "| not read |")
+	}
+	for i, part := range strings.SplitN(section, "\n// Not read", 2) {
+		for line := range strings.Lines(part) {
+			if row, is := strings.CutPrefix(line, "//\t"); is {
+				names, _, _ := strings.Cut(strings.TrimRight(row, "\n"), "  ")
+				for _, name := range strings.Split(names, ", ") {
+					if name = filepath.Join(filepath.Dir(l.page), name); i == 0 {
+						read = append(read, name)
+					} else {
+						left = append(left, name)
+					}
+				}
+			}
+		}
+	}
+	return read, left
+}
+
+// within reports whether a file is in the list, or in a folder that is in the list.
+func within(files []string, file string) bool {
+	return slices.ContainsFunc(files, func(known string) bool {
+		return known == file || strings.HasPrefix(file, known+"/")
+	})
 }
 
 // check compares the list with what the functions in from call, and its numbers with the
 // files: first those of the list, then those of the list and the lock store's together.
 func (l list) check(c *code, section string) (wrong []string, has []size) {
-	read, left := linked(section, "| read |"), linked(section, "| not read |")
-	reached, err := c.follow(l.from, left)
+	read, left := l.files(section)
+	reached, err := c.follow(l.from, func(file string) bool { return !slices.Contains(read, file) && within(left, file) })
 	if err != nil {
 		return []string{err.Error()}, nil
 	}
 	for _, file := range reached {
-		if !slices.Contains(read, file) && !slices.Contains(left, file) {
+		if !slices.Contains(read, file) && !within(left, file) {
 			wrong = append(wrong, "the path uses "+file+", which is not listed")
 		}
 	}
@@ -140,7 +178,7 @@ var sizeText = regexp.MustCompile(`(\d+) files with about ([\d,]+) lines, about 
 
 // stated returns the numbers that a page states.
 func stated(page string) (all []size) {
-	for _, m := range sizeText.FindAllStringSubmatch(strings.Join(strings.Fields(page), " "), -1) {
+	for _, m := range sizeText.FindAllStringSubmatch(strings.Join(strings.Fields(strings.ReplaceAll(page, "\n//", "\n")), " "), -1) {
 		var n [3]int
 		for i := range n {
 			n[i], _ = strconv.Atoi(strings.ReplaceAll(m[i+1], ",", ""))
@@ -249,8 +287,8 @@ func receiver(f *ast.FuncDecl) string {
 }
 
 // follow returns the files with a function, type, field, constant or variable that the
-// functions in from use, or that a function which they call uses. It does not follow functions in the files end.
-func (c *code) follow(from, end []string) (reached []string, err error) {
+// functions in from use, or that a function which they call uses. It does not follow functions of files where the path ends.
+func (c *code) follow(from []string, ends func(file string) bool) (reached []string, err error) {
 	var next []token.Pos
 	for _, name := range from {
 		folder, _, _ := strings.Cut(name, ".")
@@ -274,7 +312,7 @@ func (c *code) follow(from, end []string) (reached []string, err error) {
 		if !slices.Contains(reached, file) {
 			reached = append(reached, file)
 		}
-		if f := c.functions[pos]; f != nil && !slices.Contains(end, file) {
+		if f := c.functions[pos]; f != nil && !ends(file) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if name, is := n.(*ast.Ident); is && c.uses[name] != nil {
 					next = append(next, c.uses[name].Pos())
@@ -310,6 +348,14 @@ func TestReading_ReportsAWrongList(t *testing.T) {
 		if wrong, _ := purchase.check(c, changed); !strings.Contains(strings.Join(wrong, "\n"), x.want) {
 			t.Errorf("%s: %q, want %q", name, wrong, x.want)
 		}
+	}
+	comment, err := scenario.section()
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.ReplaceAll(comment, ", shown.go", "")
+	if wrong, _ := scenario.check(c, changed); changed == comment || len(wrong) != 1 || wrong[0] != "the path uses ../loadtest/shown.go, which is not listed" {
+		t.Errorf("a file of a Go comment is missing: %q", wrong)
 	}
 	for name, x := range map[string]struct {
 		change func(*list)

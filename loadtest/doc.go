@@ -44,6 +44,40 @@
 // A flow has these files: flow.go (what it is, its faults, what is checked after the load), plan.go, hostile.go (requests
 // that are not allowed), answers.go (what answers must say), audit.go, model.go, cells.go (of the crash matrix).
 //
+// # Read one scenario
+//
+// The path of inventory/redis+row/lock-lost, from main to its verdict, is in these files, in this order:
+//
+//	prove/main.go                                                            flags become scenarios
+//	prove/environment.go, prove/setup.go, prove/inventory.go                 what a scenario gets: replicas, a fault, evidence
+//	flow.go, scenario/inventory/flow.go, scenario/inventory/plan.go          what a flow is, and this one: what clients send
+//	proof.go                                                                 the protocol of a trial
+//	traffic/plan.go, traffic/attack.go, traffic/run.go                       the load and the retries
+//	traffic/recorder.go, traffic/history.go                                  what clients saw
+//	fault/fault.go, fault/redisfault/lost.go                                 the fault
+//	audit.go, scenario/inventory/audit.go                                    what the database shows
+//	judge/live.go, judge/evidence.go, verdict.go                             what follows
+//
+// These are 20 files with about 4,530 lines, about 3,600 of them code.
+//
+// Not read:
+//
+//	prove                              other commands and flows, and the servers that other faults kill
+//	fault, crashmatrix                 other faults
+//	allkilled.go, combiner.go          …
+//	hangup.go, nemesis.go, standby.go  …
+//	scenario                           other flows; of this one the model, reads, and requests that are not allowed
+//	site                               how replicas are started and stopped, and databases made
+//	traffic                            which problem means what; percentiles
+//	judge                              the pace, the samples while the load runs, operations for package linear
+//	linear, linearize.go               the search for an order of the operations
+//	rest.go                            what is at rest after a nemesis
+//	report, headline.go, checked.go    what is printed
+//	result.go, shown.go                …
+//	../cmd, ../compose, ../locking     the shop, its locks, and the local stack
+//	../inventory, ../transfer          …
+//	../wallet                          …
+//
 // A new fault is a type in package fault, an entry in the table of a flow's faults (scenario/FLOW/flow.go) and one in the
 // table of their setups (prove/FLOW.go). Tests name the places that are missing.
 //

@@ -142,8 +142,6 @@ func (p *Proof) loadOf(s Scenario) traffic.Load {
 	return load
 }
 
-func newPrefix() string { return fmt.Sprintf("shop_prove_%d", time.Now().UnixNano()) }
-
 // plan draws what a scenario sends under a load.
 func (s Scenario) plan(load traffic.Load) traffic.Plan {
 	plan := s.Flow.Plan(load)
@@ -159,7 +157,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t.Prefix = newPrefix()
+	t.Prefix = fmt.Sprintf("shop_prove_%d", time.Now().UnixNano())
 	database, err := site.CreateDatabase(ctx, server, t.Prefix)
 	if err != nil {
 		return Result{}, err

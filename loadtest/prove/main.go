@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,11 +27,6 @@ import (
 	"shop/loadtest/report"
 	"shop/loadtest/traffic"
 )
-
-const description = `Loads replicas of shop, injects faults into them and their servers, and audits the databases.
-
-Each setting is a flag or an environment variable; the flag wins. Exit status:
-0 all as expected, 1 not as expected, 2 wrong usage or could not run.`
 
 // app holds the settings of a proof; --help is their documentation.
 type app struct {
@@ -105,22 +99,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "prove:", err)
 	}
 	os.Exit(status)
-}
-
-// invariants lists the invariants, for --help.
-func invariants() string {
-	var text strings.Builder
-	seen := map[string]bool{}
-	for _, f := range (&environment{}).lessons() {
-		fmt.Fprintf(&text, "\n\nInvariants of %s:", f.Name)
-		for _, i := range f.AllInvariants() {
-			if !seen[i.Code] || !slices.Contains(loadtest.Invariants, i) {
-				fmt.Fprintf(&text, "\n  %s: %s", i, i.Means)
-			}
-			seen[i.Code] = true
-		}
-	}
-	return text.String()
 }
 
 // The exit statuses.
