@@ -21,6 +21,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // counted counts the requests to the real store.
@@ -60,7 +61,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := servertest.Start(t, servertest.Redis())
+			server := servertest.Start(t, daemon.Redis())
 			store := &counted{Store: locksAt(t, "redis://"+server.Addr, 2*time.Second)}
 			log := &journal{}
 			s := open(t, inventory.Config{Strategy: "redis+row", Locks: store, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -105,7 +106,7 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, log := servertest.Start(t, servertest.Redis()), &journal{}
+			server, log := servertest.Start(t, daemon.Redis()), &journal{}
 			s := open(t, inventory.Config{
 				Strategy: "redis+row", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second),
 				Log: slog.New(slog.NewTextHandler(log, nil)),
@@ -166,7 +167,7 @@ func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, log, resume := servertest.Start(t, servertest.Redis()), &journal{}, make(chan struct{})
+			server, log, resume := servertest.Start(t, daemon.Redis()), &journal{}, make(chan struct{})
 			var inside atomic.Int32
 			s := open(t, inventory.Config{})
 			cfg := s.cfg
@@ -247,7 +248,7 @@ func (s *shop) lockForGood(server *servertest.Server, sku string) {
 
 func TestRedisOnly_SellsNothingWithoutRedis(t *testing.T) {
 	t.Parallel()
-	server := servertest.Start(t, servertest.Redis())
+	server := servertest.Start(t, daemon.Redis())
 	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second)})
 	s.stock("A", 5)
 	sold := newRequest()

@@ -18,6 +18,7 @@ import (
 
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // authority signs certificates, as files of PEM.
@@ -76,20 +77,20 @@ func startSecureEtcd(t *testing.T, a *authority, prefix string) *servertest.Serv
 		a.sign(name)
 	}
 	peers := "http://" + servertest.FreeAddr(t)
-	settings := func(s *servertest.Server) etcdSettings {
-		return etcdSettings{EtcdEndpoints: []string{s.Addr}, EtcdCA: a.file("ca.crt"), EtcdCert: a.file("root.crt"), EtcdKey: a.file("root.key")}
+	settings := func(addr string) etcdSettings {
+		return etcdSettings{EtcdEndpoints: []string{addr}, EtcdCA: a.file("ca.crt"), EtcdCert: a.file("root.crt"), EtcdKey: a.file("root.key")}
 	}
-	etcd := servertest.Start(t, servertest.Program{
-		Name: "etcd", Env: "SHOP_ETCD_SERVER",
-		Args: func(s *servertest.Server) []string {
+	etcd := servertest.Start(t, daemon.Kind{
+		Name: "etcd", File: "etcd",
+		Argv: func(i *daemon.Instance) []string {
 			return []string{
-				"--data-dir", s.Dir, "--log-level", "error", "--listen-client-urls", "https://" + s.Addr, "--advertise-client-urls", "https://" + s.Addr,
+				"--data-dir", i.Dir, "--log-level", "error", "--listen-client-urls", "https://" + i.Addr(), "--advertise-client-urls", "https://" + i.Addr(),
 				"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
 				"--client-cert-auth", "--trusted-ca-file", a.file("ca.crt"), "--cert-file", a.file("server.crt"), "--key-file", a.file("server.key"),
 			}
 		},
-		Ready: func(ctx context.Context, s *servertest.Server) error {
-			client, err := settings(s).connect()
+		Ready: func(ctx context.Context, i *daemon.Instance) error {
+			client, err := settings(i.Addr()).connect()
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func startSecureEtcd(t *testing.T, a *authority, prefix string) *servertest.Serv
 			return err
 		},
 	})
-	root, err := settings(etcd).connect()
+	root, err := settings(etcd.Addr).connect()
 	if err != nil {
 		t.Fatal(err)
 	}

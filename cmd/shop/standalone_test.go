@@ -4,7 +4,7 @@ package main
 
 import (
 	"context"
-	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,22 +12,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
+	"shop/locking/servertest/daemon/mongod"
 )
 
 // A mongod that is no replica set has no transactions: each credit would fail, and nothing else would say why.
 func TestMongo_WithoutAReplicaSetIsRefusedWithTheRemedy(t *testing.T) {
 	databaseURL, _ := newDatabase(t)
-	alone := servertest.Mongod(func(ctx context.Context, s *servertest.Server) error {
-		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))
+	alone := mongod.Kind(1)
+	alone.Join = nil
+	alone.Ready = func(ctx context.Context, i *daemon.Instance) error {
+		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + i.Addr() + "/?directConnection=true"))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Disconnect(ctx) }()
 		return client.Ping(ctx, nil)
-	})
-	alone.Args = func(s *servertest.Server) []string {
-		host, port, _ := net.SplitHostPort(s.Addr)
-		return []string{"--bind_ip", host, "--port", port, "--nounixsocket", "--dbpath", s.Dir, "--wiredTigerCacheSizeGB", "0.25", "--quiet"}
+	}
+	alone.Argv = func(i *daemon.Instance) []string {
+		return []string{"--bind_ip", "127.0.0.1", "--port", strconv.Itoa(i.Ports[0]), "--nounixsocket", "--dbpath", i.Dir, "--wiredTigerCacheSizeGB", "0.25", "--quiet"}
 	}
 	url := "mongodb://" + servertest.Start(t, alone).Addr + "/shop"
 	for _, command := range []string{"migrate", "serve", "audit"} {

@@ -30,14 +30,7 @@ import (
 // With sslmode=verify-full the shop sends nothing to a PostgreSQL whose certificate it does not know, or whose
 // certificate is for another host.
 func TestTLS_PostgreSQLMustHaveTheRightCertificate(t *testing.T) {
-	ready := func(ctx context.Context, url string) error {
-		conn, err := pgx.Connect(ctx, url)
-		if err != nil {
-			return err
-		}
-		return conn.Close(ctx)
-	}
-	server, plain := servertest.StartPostgres(t, ready)
+	server, plain := servertest.StartPostgres(t)
 	certificate, key := selfSigned(t)
 	setUp, err := pgx.Connect(t.Context(), plain)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"shop/compose/local/stack"
+	"shop/locking/servertest/daemon"
 )
 
 // Goal: nothing remains, however the command ends. Method: a command with a child ignores
@@ -88,7 +89,7 @@ func TestEndings_ADeadServerIsStartedAgainIfTheCommandSaysSo(t *testing.T) {
 		kill(t, first.PID, syscall.SIGKILL)
 		eventually(t, "another process of "+name+" runs", func() bool {
 			now := attach(t, s, name)
-			return now.State == stack.Running && now.PID != first.PID && now.Addr == first.Addr
+			return now.State == daemon.Running && now.PID != first.PID && now.Addr == first.Addr
 		})
 	}
 	kill(t, attach(t, s, "etcd").PID, syscall.SIGKILL)
@@ -250,7 +251,7 @@ func TestEndings_UpEndsWithDownOrWithItsSupervisor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantContains(t, string(status), s.dir, "redis", "postgres", stack.Running)
+			wantContains(t, string(status), s.dir, "redis", "postgres", daemon.Running)
 			if name == "SIGKILL" {
 				kill(t, supervisor, syscall.SIGKILL)
 			} else {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shop/compose/local/stack"
+	"shop/locking/servertest/daemon"
 )
 
 type execCmd struct {
@@ -103,7 +104,7 @@ func watchOwner(while int, cancel context.CancelCauseFunc) error {
 	parent, other := os.Getppid(), func() bool { return true }
 	if while != 0 {
 		var err error
-		if other, err = stack.Watch(while); err != nil {
+		if other, err = daemon.Watch(while); err != nil {
 			return fmt.Errorf("--while: %w", err)
 		}
 	}
@@ -133,7 +134,7 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 		cmd.Stdin = os.Stdin
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := stack.Spawn(cmd); err != nil {
+	if err := daemon.Spawn(cmd); err != nil {
 		return 0, err
 	}
 	group := -cmd.Process.Pid

@@ -21,8 +21,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"shop/compose/local/stack"
 	"shop/locking/locktest"
+	"shop/locking/servertest/daemon"
 )
 
 // output is what a process has written so far.
@@ -61,7 +61,7 @@ func start(t *testing.T, env []string, program string, args ...string) *output {
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := stack.Spawn(cmd); err != nil {
+	if err := daemon.Spawn(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

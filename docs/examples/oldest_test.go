@@ -18,7 +18,8 @@ var versionRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([0-9.]+) \\|")
 
 // taken are the folders that the test copies, with their tests.
 var taken = []string{
-	"locking", "locking/driver", "locking/locktest", "locking/locktest/faulty", "locking/servertest", "locking/combine",
+	"locking", "locking/driver", "locking/locktest", "locking/locktest/faulty", "locking/servertest",
+	"locking/servertest/daemon", "locking/servertest/daemon/mongod", "locking/combine",
 	"locking/redislock", "locking/redislock/redistest", "locking/redisqueue", "locking/etcdlock", "locking/zklock", "locking/mongolock",
 	"locking/pglock", "locking/pglock/migrations", "locking/mysqllock", "locking/mysqllock/migrations",
 	"locking/idempotency", "locking/idempotency/pgtx", "locking/idempotency/pgtx/migrations", "locking/idempotency/pgtx/pgtest",

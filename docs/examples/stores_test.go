@@ -54,7 +54,10 @@ func TestCopying_EachStoreNeedsOnlyItsClient(t *testing.T) {
 				take = append(take, "locking/driver")
 			}
 			if store != "combine" { // whose tests need no suite
-				take = append(take, "locking/locktest", "locking/locktest/faulty", "locking/servertest")
+				take = append(take, "locking/locktest", "locking/locktest/faulty", "locking/servertest", "locking/servertest/daemon")
+			}
+			if uses(t, take[1], "locking/servertest/daemon/mongod") {
+				take = append(take, "locking/servertest/daemon/mongod")
 			}
 			if strings.HasPrefix(store, "redis") {
 				take = append(take, "locking/redislock/redistest")

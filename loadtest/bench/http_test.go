@@ -21,10 +21,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/cmd/shop/api"
-	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest/site"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -78,7 +78,7 @@ func BenchmarkHTTPProduct(b *testing.B) {
 func replica(b *testing.B, p place, strategy string) site.Program {
 	b.Helper()
 	if strategy != emptyPOST {
-		return site.Program{Path: "../../bin/shop", Logs: b.TempDir(), Spawn: stack.Spawn, Args: func(_ int, listen, metrics string) []string {
+		return site.Program{Path: "../../bin/shop", Logs: b.TempDir(), Spawn: daemon.Spawn, Args: func(_ int, listen, metrics string) []string {
 			return []string{
 				"serve", "--listen", listen, "--metrics-listen", metrics, "--postgres-url", p.Postgres, "--redis-url", os.Getenv("SHOP_REDIS_URL"),
 				"--lock-prefix", p.Prefix, "--strategy", strategy, "--transfer-strategy", "row", "--rate-limit", "0", "--max-keys", "0", "--request-timeout", requestTimeout.String(),
@@ -92,7 +92,7 @@ func replica(b *testing.B, p place, strategy string) site.Program {
 		Path: self, Logs: b.TempDir(), Args: func(_ int, listen, _ string) []string { return []string{p.Postgres, listen} },
 		Spawn: func(cmd *exec.Cmd) error {
 			cmd.Env = servertest.Process(b, "empty").Env
-			return stack.Spawn(cmd)
+			return daemon.Spawn(cmd)
 		},
 	}
 }

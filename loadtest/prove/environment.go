@@ -31,6 +31,7 @@ import (
 	walletflow "shop/loadtest/scenario/wallet"
 	"shop/loadtest/site"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/servertest/daemon"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -182,7 +183,7 @@ func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []stri
 // interrupts the proof and not the replica.
 func (e *environment) spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return stack.Spawn(cmd)
+	return daemon.Spawn(cmd)
 }
 
 // adopt registers a replica with the stack's supervisor, which ends it where the system does not kill

@@ -20,12 +20,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
+	"shop/locking/servertest/daemon"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -190,7 +190,7 @@ func serveShop(t *testing.T, only []string) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stack.Spawn(serve); err != nil {
+	if err := daemon.Spawn(serve); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{}) // closed when the log has been read

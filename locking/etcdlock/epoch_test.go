@@ -95,7 +95,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	g := at(t, m.Addr)
 	store, held, waited := holderAndWaiter(t, g, 10*time.Second)
 	m.Kill()
-	m.Dir = t.TempDir()
+	m.Wipe()
 	m.Start()
 	client := g.client(t)
 	if err := <-waited; !errors.Is(err, ErrEpoch) {
@@ -126,7 +126,8 @@ func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	store, client := g.must(t, 3*time.Second), g.client(t)
 	value, _ := valueIn(t, client, g.prefix)
 	m.Kill()
-	m.Dir, m.Flags = t.TempDir(), []string{"--initial-cluster-token", "restored"} // the cluster's id depends on it
+	m.Wipe()
+	m.Flags = []string{"--initial-cluster-token", "restored"} // the cluster's id depends on it
 	m.Start()
 	if _, err := client.Put(t.Context(), epochKey(g.prefix), value); err != nil {
 		t.Fatal(err)

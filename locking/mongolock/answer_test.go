@@ -30,7 +30,7 @@ func failing(t *testing.T, s *opened, app string, n int, answer ...bson.E) {
 // Errors that leave the outcome unknown are retried until the grant. Refusals are returned.
 func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 	server := startServer(t)
-	c := newCollection(t, urlOf(server))
+	c := newCollection(t, server.URL)
 	again := bson.E{Key: "errorLabels", Value: bson.A{"RetryableWriteError"}}
 	for name, try := range map[string]struct {
 		answer  []bson.E
@@ -44,7 +44,7 @@ func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 		"not allowed":                {[]bson.E{{Key: "errorCode", Value: 13}}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := storeOn(t, connect(t, urlOf(server)+"&appName=tested").Database(c.Database().Name()).Collection(c.Name()), 12*time.Second)
+			store := storeOn(t, connect(t, server.URL+"&appName=tested").Database(c.Database().Name()).Collection(c.Name()), 12*time.Second)
 			failing(t, store, "tested", try.times, try.answer...)
 			lease, err := store.TryAcquire(t.Context(), name)
 			if !try.refused && (err != nil || lease.Fence != 1) {

@@ -54,7 +54,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			s := startServer(t)
-			return target{url: urlOf(s), driver: g.driver, store: g.store}.open(t), s.Restart
+			return target{url: s.URL, driver: g.driver, store: g.store}.open(t), s.Restart
 		},
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
 	}

@@ -21,7 +21,7 @@ func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	locktest.Slow(t, "three members and an election")
 	t.Parallel()
 	server := startServer(t)
-	c := newCollection(t, urlOf(server))
+	c := newCollection(t, server.URL)
 	store, other := storeOn(t, c, 30*time.Second), storeOn(t, c, 30*time.Second)
 	lease := locktest.Taken(t, store, "k")
 	stepDown := bson.D{{Key: "replSetStepDown", Value: 60}, {Key: "force", Value: true}}

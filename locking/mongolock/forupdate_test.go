@@ -184,7 +184,7 @@ func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	command(t, server, bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 1}})
-	c := newCollection(t, urlOf(server))
+	c := newCollection(t, server.URL)
 	insert(t, c, "a")
 	hangs := begin(t, c)
 	if err := ForUpdate(hangs.ctx, c, "a", &counter{}); err != nil {

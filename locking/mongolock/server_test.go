@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon/mongod"
 )
 
 // primaryOf returns the address of the primary, as the target of a proxy.
@@ -33,32 +33,8 @@ func primaryOf(t testing.TB, u string) string {
 // startServer starts a mongod for one test, as a replica set of one member.
 func startServer(t testing.TB) *servertest.Server {
 	t.Helper()
-	return servertest.Start(t, servertest.Mongod(serves))
+	return servertest.Start(t, mongod.Kind(1))
 }
-
-func urlOf(s *servertest.Server) string { return "mongodb://" + s.Addr + "/?replicaSet=rs" }
-
-// serves initiates the set, once, and requires a write, which needs a primary. The
-// initiation is not bounded by short: an interrupted one leaves the set incomplete, and
-// the server crashes at the next one.
-func serves(ctx context.Context, s *servertest.Server) error {
-	return direct(s, func(admin *mongo.Database) error {
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		var server mongo.ServerError
-		err := admin.RunCommand(short, bson.D{{Key: "appendOplogNote", Value: 1}, {Key: "data", Value: bson.D{{Key: "ready", Value: 1}}}}).Err()
-		if status := admin.RunCommand(short, bson.D{{Key: "replSetGetStatus", Value: 1}}).Err(); !errors.As(status, &server) || !server.HasErrorCode(notYetInitialized) {
-			return err
-		}
-		return admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
-			{Key: "_id", Value: "rs"},
-			{Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: s.Addr}}}},
-			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: 1000}}},
-		}}}).Err()
-	})
-}
-
-const notYetInitialized = 94
 
 // direct calls do with a client of the server, whatever state its set is in.
 func direct(s *servertest.Server, do func(admin *mongo.Database) error) error {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -132,13 +131,7 @@ func newProxy(t testing.TB, server string) (p *servertest.Faults, through string
 // startServer starts a PostgreSQL for one test.
 func startServer(t testing.TB) (*servertest.Server, string) {
 	t.Helper()
-	return servertest.StartPostgres(t, func(ctx context.Context, url string) error {
-		conn, err := pgx.Connect(ctx, url)
-		if err != nil {
-			return err
-		}
-		return conn.Close(ctx)
-	})
+	return servertest.StartPostgres(t)
 }
 
 // opened is a Store, with its driver.

@@ -14,6 +14,7 @@ import (
 	"shop/locking/locktest/faulty"
 	"shop/locking/redislock/redistest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // mutant is a wrong variant of this store, or of its scripts, and the checks that must notice it.
@@ -96,7 +97,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 	forgetful := func(t testing.TB) locktest.Backend {
 		b := honest(t)
 		b.Restartable = func() (locktest.Backend, func()) {
-			s := servertest.Start(t, servertest.Redis("--appendonly", "no"))
+			s := servertest.Start(t, daemon.Redis("--appendonly", "no"))
 			return target{Target: redistest.Target{URL: "redis://" + s.Addr}}.open(t), s.Restart
 		}
 		return b

@@ -11,12 +11,13 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // T25: a server restarts without the lock, within the lock's TTL.
 func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 	locktest.Slow(t, "a restart of Redis")
-	server := servertest.Start(t, servertest.Redis("--appendonly", "no"))
+	server := servertest.Start(t, daemon.Redis("--appendonly", "no"))
 	store := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
 	first := locktest.Taken(t, store, "k")
 	server.Restart()
@@ -37,7 +38,7 @@ func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 // The counter is an hour ahead of the clock, as if the clock had been set back.
 func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 	locktest.Slow(t, "a restart of Redis")
-	server := servertest.Start(t, servertest.Redis(servertest.Durable...))
+	server := servertest.Start(t, daemon.Redis(daemon.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	store.client.Set(t.Context(), store.Scope("k")+"fence", ahead, 0)
@@ -63,7 +64,7 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 // the server is available again, the Store works without further action.
 func TestRestart_RequestsFailAtOnceUntilTheServerIsBack(t *testing.T) {
 	locktest.Slow(t, "a restart of Redis")
-	server := servertest.Start(t, servertest.Redis(servertest.Durable...))
+	server := servertest.Start(t, daemon.Redis(daemon.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	lease := locktest.Taken(t, store, "k")
 	server.Kill()

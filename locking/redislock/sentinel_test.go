@@ -15,6 +15,7 @@ import (
 	"shop/locking/locktest"
 	"shop/locking/redislock/redistest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 func sentinelStore(t *testing.T, sentinel *servertest.Server, ttl time.Duration) *opened {
@@ -39,9 +40,9 @@ func TestSentinel_Contract(t *testing.T) { // not beside other tests, which have
 func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	locktest.Slow(t, "a Redis with Sentinels, and a fail-over")
 	t.Parallel()
-	master := servertest.Start(t, servertest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, servertest.Durable...)...))
+	master := servertest.Start(t, daemon.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, daemon.Durable...)...))
 	proxy := servertest.NewProxy(t, master.Addr) // between the replica and its master
-	replica := servertest.Start(t, servertest.Redis(append([]string{"--replicaof", strings.Replace(proxy.Addr, ":", " ", 1)}, servertest.Durable...)...))
+	replica := servertest.Start(t, daemon.Redis(append([]string{"--replicaof", strings.Replace(proxy.Addr, ":", " ", 1)}, daemon.Durable...)...))
 	redistest.Replicated(t, replica)
 	sentinel := redistest.Sentinel(t, master, "1")
 	redistest.Knows(t, sentinel, 1)

@@ -3,42 +3,22 @@
 package servertest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"shop/locking/locktest"
+	"shop/locking/servertest/daemon"
 )
-
-// Program is a server that a test can start for itself.
-type Program struct {
-	Name string // of the binary
-	Env  string // the environment variable with the path of the binary, if it is not on PATH
-
-	User   *syscall.Credential // of the process; nil: that of the test
-	Signal string              // with which it is killed; empty: KILL
-
-	// Args returns the arguments of s, whose Addr and Dir are set.
-	Args func(s *Server) []string
-	// Ready checks whether the server serves. It is called until it returns nil.
-	Ready func(ctx context.Context, s *Server) error
-}
 
 // Server is a server for one test, with a port and data of its own. The test may kill
 // it, pause it and start it again; it is killed when the test ends.
@@ -48,24 +28,12 @@ type Program struct {
 // log lines, because the wait may never end.
 type Server struct {
 	Addr  string   // host:port
-	Dir   string   // its data
-	Flags []string // of its next start, in addition to those of its program
+	URL   string   // for a client
+	Flags []string // of its next start, in addition to those of its kind
 
-	t       testing.TB
-	program Program
-	log     string // file
-	over    chan struct{}
-
-	mu  sync.Mutex
-	now *process // nil: down
-}
-
-// process is one run of a Server.
-type process struct {
-	pid   int
-	life  io.Closer     // closing it kills the server
-	asked chan struct{} // closed by Kill
-	ended chan struct{} // closed when the process has ended
+	t    testing.TB
+	of   *daemon.Instance
+	over chan struct{}
 }
 
 const (
@@ -73,56 +41,94 @@ const (
 	deathGrace = 5 * time.Second
 )
 
-// guard runs a server under a shell that kills it as soon as the pipe to the test
-// closes: when the test closes it, and when the test process dies for any reason. It
-// writes the process id, and ends with the server. Its $0 is the signal.
-const guard = `trap "" INT TERM
-exec 4<&0 </dev/null
-"$@" 3>&- 4<&- &
-server=$!
-echo $server >&3
-exec 3>&- 2>/dev/null
-{ read -r _ <&4; kill -$0 $server; kill -CONT $server; } >/dev/null 2>&1 &
-reader=$!
-wait $server
-kill -9 $reader`
-
 // Start starts a server and returns when it serves.
-func Start(t testing.TB, p Program) *Server {
+func Start(t testing.TB, k daemon.Kind, flags ...string) *Server {
 	t.Helper()
-	s := NewServer(t, p)
-	s.Start()
-	return s
+	return StartCluster(t, k, flags...)[0]
 }
 
-// NewServer makes a server with an address and a folder, but does not start it.
-func NewServer(t testing.TB, p Program) *Server {
+// StartCluster starts the members of a server, and returns when all of them serve.
+func StartCluster(t testing.TB, k daemon.Kind, flags ...string) (all []*Server) {
 	t.Helper()
-	dir := t.TempDir()
-	s := &Server{
-		Addr: FreeAddr(t), Dir: filepath.Join(dir, "data"), t: t, program: p,
-		log: filepath.Join(dir, "log"), over: make(chan struct{}),
+	dir, program := t.TempDir(), find(t, k.File)
+	if os.Geteuid() == 0 { // this folder, and the one around it, are closed to the server's user
+		if err := errors.Join(os.Chmod(dir, 0o711), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.Mkdir(s.Dir, 0o700); err != nil {
+	members, err := daemon.NewCluster(dir, k.Name, program, &k, func(n int) (ports []int, err error) {
+		for range n {
+			_, port, _ := net.SplitHostPort(FreeAddr(t))
+			number, _ := strconv.Atoi(port)
+			ports = append(ports, number)
+		}
+		return ports, nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		close(s.over)
-		s.Kill()
-		if t.Failed() {
-			t.Logf("the last lines of %s:\n%s", s, s.tail())
-		}
-	})
-	return s
+	for _, m := range members {
+		m.Guarded, m.Flags = true, flags
+		s := &Server{Addr: m.Addr(), Flags: flags, t: t, of: m, over: make(chan struct{})}
+		t.Cleanup(s.end)
+		all = append(all, s)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	if err := daemon.StartAll(ctx, members); err != nil {
+		t.Fatalf("%s: %v", all[0], err)
+	}
+	for _, s := range all {
+		s.URL = s.of.URL()
+		go s.watch(s.of.Exited())
+	}
+	return all
 }
 
-func (s *Server) String() string { return s.program.Name + " on " + s.Addr }
+// find returns the path of a program. Those of servers are not on the PATH of every user.
+func find(t testing.TB, file string) string {
+	t.Helper()
+	variable := daemon.Variable(file)
+	path, err := exec.LookPath(cmp.Or(os.Getenv(variable), file))
+	if err != nil {
+		path, err = exec.LookPath(filepath.Join("/usr/sbin", file))
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		t.Fatalf("this test starts a server of its own: install %s (make ready), or set %s to its path: %v", file, variable, err)
+	}
+	return path
+}
+
+func (s *Server) String() string { return s.of.Name + " on " + s.Addr }
+
+func (s *Server) end() {
+	close(s.over)
+	s.Kill()
+	if s.t.Failed() {
+		s.t.Logf("the last lines of %s:\n%s", s, s.of.LastLog())
+	}
+}
 
 // Start runs the server on its existing data, and returns when it serves.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.Spawn()
-	s.Await()
+	s.of.Flags = s.Flags
+	s.must(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		defer cancel()
+		return s.of.Start(ctx)
+	})
+	go s.watch(s.of.Exited())
+}
+
+func (s *Server) must(do func() error) {
+	s.t.Helper()
+	if err := do(); err != nil {
+		s.t.Fatalf("%s: %v", s, err)
+	}
 }
 
 // Restart kills the server and starts it on its existing data.
@@ -132,242 +138,97 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// Spawn is Start without waiting: the members of a cluster wait for each other.
-func (s *Server) Spawn() {
-	s.t.Helper()
-	path, err := exec.LookPath(cmp.Or(os.Getenv(s.program.Env), s.program.Name))
-	if err != nil {
-		s.t.Fatalf("this test starts a server of its own: install %s, or set %s to its path: %v", s.program.Name, s.program.Env, err)
-	}
-	cmd := exec.Command("sh", slices.Concat([]string{"-c", guard, cmp.Or(s.program.Signal, "KILL"), path}, s.program.Args(s), s.Flags)...)
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log // a file, so that Wait waits for the process alone
-	pid, pidWriter, err := os.Pipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer pid.Close()
-	cmd.ExtraFiles, cmd.Dir = []*os.File{pidWriter}, s.Dir // which the other user can enter
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.program.User}
-	p := &process{asked: make(chan struct{}), ended: make(chan struct{})}
-	if p.life, err = cmd.StdinPipe(); err != nil {
-		s.t.Fatal(err)
-	}
-	err = cmd.Start()
-	_ = pidWriter.Close()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := fmt.Fscan(pid, &p.pid); err != nil {
-		s.t.Fatalf("%s: no process id: %v", s, err)
-	}
-	s.mu.Lock()
-	s.now = p
-	s.mu.Unlock()
-	go s.watch(cmd, p)
-}
-
-// watch waits for the end of a process, and fails the test unless Kill has ended it.
-func (s *Server) watch(cmd *exec.Cmd, p *process) {
-	_ = cmd.Wait()
-	defer close(p.ended)
-	select {
-	case <-p.asked:
+// watch waits for the end of a run, and fails the test unless Kill has ended it.
+func (s *Server) watch(exited <-chan struct{}) {
+	<-exited
+	death := s.of.Death()
+	if death == "" {
 		return
-	default:
 	}
-	death := fmt.Sprintf("%s died unexpectedly; its last lines:\n%s", s, s.tail())
+	death = fmt.Sprintf("%s died unexpectedly: %s", s, death)
 	s.t.Error(death)
 	select {
 	case <-s.over:
-	case <-p.asked:
 	case <-time.After(deathGrace):
-		panic(s.t.Name() + ": " + death)
-	}
-}
-
-// Await returns when the server serves.
-func (s *Server) Await() {
-	s.t.Helper()
-	limit := time.Now().Add(startLimit)
-	for pause := time.NewTicker(10 * time.Millisecond); ; <-pause.C {
-		ctx, cancel := context.WithDeadline(context.Background(), limit)
-		err := s.program.Ready(ctx, s)
-		cancel()
-		switch {
-		case err == nil:
-			pause.Stop()
-			return
-		case s.t.Failed():
-			s.t.FailNow() // this server, or another of the test, is dead
-		case time.Now().After(limit):
-			s.t.Fatalf("%s does not serve after %v: %v", s, startLimit, err)
+		if s.of.Death() != "" { // not killed meanwhile
+			panic(s.t.Name() + ": " + death)
 		}
 	}
 }
 
 // Kill kills the server without a graceful shutdown.
 func (s *Server) Kill() {
-	s.mu.Lock()
-	p := s.now
-	s.now = nil
-	s.mu.Unlock()
-	if p == nil {
-		return
+	if err := s.of.Kill(); err != nil {
+		s.t.Errorf("kill %s: %v", s, err)
 	}
-	close(p.asked)
-	_ = p.life.Close()
-	<-p.ended
 }
 
-// Up reports whether the server was started and not killed.
-func (s *Server) Up() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now != nil
+// Wipe removes the data of a killed server: its next start is its first.
+func (s *Server) Wipe() {
+	s.t.Helper()
+	s.must(func() error { return s.of.Wipe(context.Background()) })
 }
+
+// Up reports whether the server runs or is paused.
+func (s *Server) Up() bool { return s.of.Snapshot().State != daemon.Down }
 
 // Pause stops the process: connections stay open, and no request is answered. It returns when the
 // process is stopped. Until the signal is handled, its other threads still answer.
 func (s *Server) Pause() {
 	s.t.Helper()
-	pid := strconv.Itoa(s.signal(syscall.SIGSTOP))
-	locktest.Eventually(s.t, s.String()+" is stopped", func() bool {
-		state, _ := exec.Command("ps", "-o", "state=", "-p", pid).Output()
-		return bytes.HasPrefix(bytes.TrimSpace(state), []byte("T"))
-	})
+	s.must(s.of.Pause)
 }
 
 // Resume ends a pause.
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(signal syscall.Signal) (pid int) {
+func (s *Server) Resume() {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now == nil {
-		s.t.Fatalf("%s is down", s)
-	}
-	if err := syscall.Kill(s.now.pid, signal); err != nil {
-		s.t.Fatalf("%s: %v: %v", s, signal, err)
-	}
-	return s.now.pid
+	s.must(s.of.Resume)
 }
 
-// tail returns the last 20 lines of the server's log.
-func (s *Server) tail() string {
-	log, err := os.ReadFile(s.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+// StartPostgres starts a PostgreSQL for one test, and returns its URL. The kernel keeps what a killed process has
+// written, so nothing is flushed to the disk. Kill ends the server without a checkpoint, so that its next start recovers
+// from the log.
+func StartPostgres(t testing.TB) (s *Server, url string) {
+	t.Helper()
+	s = Start(t, daemon.Postgres(postgresSettings...))
+	return s, s.URL
 }
 
-// Redis is a redis-server with additional settings.
-func Redis(settings ...string) Program {
-	return Program{
-		Name: "redis-server", Env: "SHOP_REDIS_SERVER",
-		Args: func(s *Server) []string {
-			_, port, _ := net.SplitHostPort(s.Addr)
-			return append(settings[:len(settings):len(settings)], "--port", port, "--bind", "127.0.0.1", "--dir", s.Dir, "--save", "", "--loglevel", "warning")
-		},
-		Ready: func(ctx context.Context, s *Server) error {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(time.Second))
-			answer := make([]byte, 5)
-			if _, err = io.WriteString(conn, "PING\r\n"); err == nil {
-				_, err = io.ReadFull(conn, answer)
-			}
-			if err == nil && string(answer) != "+PONG" {
-				err = fmt.Errorf("the answer to PING is %q", answer)
-			}
-			return err
-		},
-	}
-}
+var postgresSettings = []string{"fsync=off", "shared_buffers=16MB"}
 
-// Durable are the settings of a Redis that loses nothing that it has acknowledged.
-var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
-
-// Mongod is a mongod of the replica set rs, which ready has to initiate.
-func Mongod(ready func(ctx context.Context, s *Server) error) Program {
-	return Program{
-		Name: "mongod", Env: "SHOP_MONGOD_SERVER", Ready: ready,
-		Args: func(s *Server) []string {
-			host, port, _ := net.SplitHostPort(s.Addr)
-			return []string{
-				"--bind_ip", host, "--port", port, "--nounixsocket", "--dbpath", s.Dir, "--replSet", "rs", "--oplogSize", "16",
-				"--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1", "--quiet",
-			}
-		},
+// StartStandby starts a standby of primary, and returns its URL. The name in synchronous_standby_names is standby. Both
+// have one password.
+func StartStandby(t testing.TB, primary *Server) (s *Server, url string) {
+	t.Helper()
+	k := daemon.Postgres(postgresSettings...)
+	k.Setup = func(ctx context.Context, i *daemon.Instance) error {
+		i.Secret = primary.of.Secret
+		return daemon.Follow(ctx, i, primary.of)
 	}
+	k.Join = nil
+	s = Start(t, k)
+	return s, s.URL
 }
 
 // StartEtcd starts an etcd of n members with additional flags.
 func StartEtcd(t testing.TB, n int, flags ...string) []*Server {
 	t.Helper()
-	names, peers := map[*Server]string{}, map[*Server]string{}
-	var all []*Server
-	var cluster []string
-	p := Program{
-		Name: "etcd", Env: "SHOP_ETCD_SERVER", Ready: etcdReady,
-		Args: func(s *Server) []string {
-			return []string{
-				"--name", names[s], "--data-dir", s.Dir, "--log-level", "error",
-				"--listen-client-urls", "http://" + s.Addr, "--advertise-client-urls", "http://" + s.Addr,
-				"--listen-peer-urls", peers[s], "--initial-advertise-peer-urls", peers[s],
-				"--initial-cluster", strings.Join(cluster, ","),
-			}
-		},
-	}
-	for i := range n {
-		s := NewServer(t, p)
-		s.Flags = flags
-		names[s], peers[s] = "m"+strconv.Itoa(i), "http://"+FreeAddr(t)
-		cluster = append(cluster, names[s]+"="+peers[s])
-		all = append(all, s)
-	}
-	for _, s := range all {
-		s.Spawn()
-	}
-	for _, s := range all {
-		s.Await()
-	}
-	return all
+	return StartCluster(t, daemon.Etcd(n), flags...)
 }
 
-// etcdReady sends a request that needs a leader and a quorum.
-func etcdReady(ctx context.Context, s *Server) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr+"/health", nil)
-	if err != nil {
-		return err
+// StartZooKeeper starts a ZooKeeper of n members. The shortest timeout of a session is 2 s.
+func StartZooKeeper(t testing.TB, n int) []*Server {
+	t.Helper()
+	if daemon.ZooKeeperJars() == "" {
+		t.Fatal("this test starts a server of its own: install default-jre-headless and libzookeeper-java, or on macOS openjdk and zookeeper")
 	}
-	r.Close = true // or a goroutine would keep the connection
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(answer.Status)
-	}
-	return nil
+	return StartCluster(t, daemon.ZooKeeper(n))
 }
 
 // FreeAddr returns a loopback address that stays free until the test ends, even while its
 // server is down. Its port is outside of the system's ephemeral range, and the UDP port
-// with the same number reserves it against other processes that call FreeAddr.
+// with the same number reserves it against other processes that call FreeAddr. The servers
+// of a stack have ports from 20000 on.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"shop/locking/locktest"
+	"shop/locking/servertest/daemon"
 )
 
 // victim is the environment variable of the process in which a test waits for a server
@@ -20,11 +21,11 @@ import (
 const victim = "LOCKTEST_VICTIM"
 
 // talker prints a line and then runs on.
-var talker = Program{
-	Name: "sh",
-	Args: func(*Server) []string { return []string{"-c", "echo last words; exec sleep 600"} },
-	Ready: func(_ context.Context, s *Server) error {
-		if s.tail() == "" {
+var talker = daemon.Kind{
+	Name: "sh", File: "sh",
+	Argv: func(*daemon.Instance) []string { return []string{"-c", "echo last words; exec sleep 600"} },
+	Ready: func(_ context.Context, i *daemon.Instance) error {
+		if i.LastLog() == "" {
 			return os.ErrNotExist
 		}
 		return nil
@@ -35,7 +36,7 @@ func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	if os.Getenv(victim) != "" {
 		s := Start(t, talker)
-		if err := syscall.Kill(s.now.pid, syscall.SIGKILL); err != nil {
+		if err := s.of.Snapshot().First.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		<-t.Context().Done() // never happens: the process panics first
@@ -51,25 +52,63 @@ func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
 	}
 }
 
+// SIGQUIT, which ends a PostgreSQL with its test process, reaches a paused process only when it is resumed.
+func TestServer_EndsWithAKilledTestProcessThoughItIsPaused(t *testing.T) {
+	locktest.Slow(t, "a test of tests")
+	if os.Getenv(victim) != "" {
+		k := talker
+		k.Quick = syscall.SIGQUIT
+		s := Start(t, k)
+		s.Pause()
+		fmt.Println(s.of.Snapshot().First.PID)
+		<-t.Context().Done() // never happens: the process is killed first
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), victim+"=1")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	server, err := daemon.Identify(pid)
+	if err != nil || !server.Alive() {
+		t.Fatalf("the server does not run: %v", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	locktest.Eventually(t, "the server has ended", func() bool { return !server.Alive() })
+}
+
 func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
 	locktest.Slow(t, "a restart")
 	t.Parallel()
 	s := Start(t, talker)
-	said := func(times int) { // all starts share one log, so Ready detects only the first
-		locktest.Eventually(t, fmt.Sprintf("start %d", times), func() bool { return strings.Count(s.tail(), "last words") == times })
-	}
+	first := s.of.Snapshot().First
 	s.Pause()
 	s.Resume()
 	s.Pause()
 	s.Restart() // works on a paused server too
-	said(2)
+	if second := s.of.Snapshot().First; first.Alive() || !second.Alive() {
+		t.Errorf("after a restart %v runs: %t, %v: %t", first, first.Alive(), second, second.Alive())
+	}
 	s.Kill()
 	if s.Up() {
 		t.Error("the server is up after Kill")
 	}
 	s.Kill() // a second Kill has no effect
 	s.Start()
-	said(3)
+	if !s.Up() {
+		t.Error("the server is down after Start")
+	}
 }
 
 func TestFreeAddr_IsReservedUntilTheTestEnds(t *testing.T) {

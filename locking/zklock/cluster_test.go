@@ -13,6 +13,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // leaderOf returns the member that reports itself as the leader.
@@ -22,7 +23,7 @@ func leaderOf(t *testing.T, members []*servertest.Server) (leader *servertest.Se
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for _, m := range members {
-			state, err := servertest.ZooKeeperState(ctx, m.Addr)
+			state, err := daemon.ZooKeeperAsk(ctx, m.Addr, "srvr")
 			if err == nil && strings.Contains(state, "Mode: leader") {
 				leader = m
 			}

@@ -11,16 +11,18 @@ import (
 	"net"
 	"path/filepath"
 	"time"
+
+	"shop/locking/servertest/daemon"
 )
 
 // request is the JSON that a client sends to the supervisor, one per connection.
 // A client that disconnects before the reply cancels its request.
 type request struct {
-	Op      string  // see supervisor.do
-	Name    string  // the server
-	Kind    string  // open: the kind to start under that name; Name is empty for a private server
-	Program string  // open: its path
-	Process process // adopt
+	Op      string         // see supervisor.do
+	Name    string         // the server
+	Kind    string         // open: the kind to start under that name; Name is empty for a private server
+	Program string         // open: its path
+	Process daemon.Process // adopt
 }
 
 type reply struct {

@@ -58,44 +58,28 @@
 //	a paused server            SIGCONT first, then SIGQUIT or SIGKILL
 //	the installer              apt continues; its policy file removes itself
 //
+// Package shop/locking/servertest/daemon starts and ends each server, here and in the tests of one server. It explains
+// why both a supervisor and a test process need a second process that waits for their end.
+//
 // # Design constraints
 //
-//   - PR_SET_PDEATHSIG fires when the thread that forked ends, so one locked
-//     thread forks all servers (process.go).
-//   - Each PostgreSQL backend has its own session and group, so a group kill
-//     misses it. A paused backend does not notice that the postmaster is gone.
-//     Backends are found by program and working folder (Linux) or by descent.
-//   - A killed PostgreSQL leaves a System V segment outside every folder; the
-//     reaper removes it (postgres.go).
 //   - A port in the ephemeral range can be lost, while its server is down, to a
 //     client that keeps dialling it. Ports are picked below that range
-//     (cluster.go).
-//   - PostgreSQL refuses to run as root, and clients can make a Redis that runs
-//     as root write files. If the stack runs as root, it runs both servers as a
-//     system user (user.go).
+//     (daemon.FreePorts).
 //   - The soft limit of open files is 1,024 on most systems, and a mongod that
 //     reaches its limit panics: servers get the hard limit (kind.go).
-//   - A mongod keeps the files of a dropped collection open for five minutes, and
-//     each test drops a database: the stack reduces this to seconds (mongo.go).
-//   - A restarted mongod elects itself before it accepts writes, and a new one is
-//     in no set until the set is initiated: the ready query depends on the data in
-//     its folder (mongo.go).
 //   - Debian does not package mongod; a PyPI package contains one. The cache folder
 //     may be readable by root only, so mongod runs as the user of the stack (pypi.go).
 //   - Debian's PostgreSQL is older than the newest major. `local newest` downloads that one and
 //     prints its path, and SHOP_POSTGRES_SERVER makes the stack run it. PostgreSQL refuses to run
 //     as root, so root's copy is in /var/cache/shop (pypi.go).
-//   - redis-server is a link to a program that decides by its name what it is.
-//   - ZooKeeper's program is java, and a JVM leaves a file in /tmp unless it is told not
-//     to (zookeeper.go).
 //   - Pids are reused. A flock on the stack's folder shows whether the stack is
 //     alive; a start time shows which process a pid means.
 //
 // # How to add a kind of server
 //
-// Add one file beside postgres.go, redis.go, etcd.go, mongo.go and zookeeper.go that
-// registers a kind: how to find its program, its arguments, its ready query, its variable.
-// The members of a cluster start together with all ports known (etcd3). join runs
+// Describe in package daemon how it is started, and add it here to kinds, with its variable and how to find its
+// program. The members of a cluster start together with all ports known (etcd3). Join runs
 // once when all members answer (mongo3 becomes a replica set there). The standby of
 // postgres-standby copies its primary, so its setup waits until that one answers.
 package stack

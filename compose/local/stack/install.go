@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"shop/locking/servertest/daemon"
 )
 
 //go:embed apt.sh
@@ -76,7 +78,7 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 	}
 	fmt.Fprintf(log, "stack: installing %s (once)\n", strings.Join(packages, ", "))
 	if out, err := runTool(ctx, command...); err != nil {
-		return manual(packages, fmt.Sprintf("%s failed: %v\n%s", command[0], err, lastLines(out, 15)), strings.Join(append([]string{"try"}, packages...), " ")+" by hand: is the network up, are the package lists fresh?")
+		return manual(packages, fmt.Sprintf("%s failed: %v\n%s", command[0], err, daemon.LastLines(out, 15)), strings.Join(append([]string{"try"}, packages...), " ")+" by hand: is the network up, are the package lists fresh?")
 	}
 	return nil
 }
@@ -97,11 +99,6 @@ func runTool(ctx context.Context, command ...string) (string, error) {
 	cmd.WaitDelay = 30 * time.Second
 	err := cmd.Run()
 	return out.String(), errors.Join(err, context.Cause(ctx))
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // has reports whether tool is on PATH, or is a server in /usr/sbin, which is not on the PATH of every user.
@@ -204,7 +201,7 @@ func (p program) build(ctx context.Context, log io.Writer) error {
 	out, err := runTool(ctx, "go", "build", "-C", source, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", half, ".")
 	if err != nil {
 		_ = os.Remove(half)
-		return fmt.Errorf("stack: %s cannot be built: %w\n%s\n  what to do: the first build downloads modules: check the network and GOPROXY\n  or set %s to the path of a program", p.file, err, lastLines(out, 15), p.variable())
+		return fmt.Errorf("stack: %s cannot be built: %w\n%s\n  what to do: the first build downloads modules: check the network and GOPROXY\n  or set %s to the path of a program", p.file, err, daemon.LastLines(out, 15), p.variable())
 	}
 	fmt.Fprintf(log, "stack: built %s in %.0f s\n", p.file, time.Since(start).Seconds())
 	return os.Rename(half, path)

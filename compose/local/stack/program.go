@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"shop/locking/servertest/daemon"
 )
 
 // program describes where to find a server's program, and how to get it if it is missing.
@@ -27,10 +29,7 @@ type program struct {
 }
 
 // variable returns the setting that holds the program's path, such as SHOP_REDIS_SERVER.
-func (p program) variable() string {
-	name, _, _ := strings.Cut(p.file, "-")
-	return "SHOP_" + strings.ToUpper(name) + "_SERVER"
-}
+func (p program) variable() string { return daemon.Variable(p.file) }
 
 // find searches the setting, PATH, and the usual folders, in this order.
 func (p program) find() (string, bool) {
@@ -69,21 +68,12 @@ func (p program) accept(path string) (string, bool) {
 	if err != nil || p.with != nil && !p.with() {
 		return "", false
 	}
-	for _, file := range append(p.companions(realPath(path)), path) {
+	for _, file := range append(p.companions(daemon.RealPath(path)), path) {
 		if _, err := exec.LookPath(file); err != nil {
 			return "", false
 		}
 	}
 	return path, true
-}
-
-// realPath resolves links: the companions are in the folder of the result, and the
-// kernel reports a process's program by it.
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return path
 }
 
 func (p program) companions(path string) []string {

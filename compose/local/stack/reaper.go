@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"shop/locking/servertest/daemon"
 )
 
 // runReaper is the reaper's main: it waits until the supervisor ends, for whatever reason,
@@ -50,11 +52,11 @@ func reap(dir string) error {
 	var wait sync.WaitGroup
 	ends := make([]error, len(j.Servers))
 	for n, r := range j.Servers {
-		wait.Go(func() { ends[n] = r.end() })
+		wait.Go(func() { ends[n] = endOf(r) })
 	}
 	wait.Wait()
 	errs = append(errs, ends...)
-	errs = append(errs, poll(5*time.Second, func() error { return os.RemoveAll(dir) }))
+	errs = append(errs, daemon.Poll(5*time.Second, func() error { return os.RemoveAll(dir) }))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stack: %s: %w", dir, err)
 	}
@@ -63,30 +65,17 @@ func reap(dir string) error {
 
 // kill ends an adopted process or group, and no other process.
 func (a adoptee) kill() error {
-	list := func() []process { return []process{a.Process} }
+	list := func() []daemon.Process { return []daemon.Process{a.Process} }
 	if a.Group {
-		list = func() []process { return groupOf(a.Process) }
+		list = func() []daemon.Process { return daemon.GroupOf(a.Process) }
 	}
-	return killAll(list, 5*time.Second)
+	return daemon.KillAll(list, 5*time.Second)
 }
 
-// end sends a server its quick signal and waits, so that the server leaves nothing outside
-// its folder, and then kills its remaining processes. A paused server is resumed first, so
-// that it receives the signal.
-func (r record) end() error {
-	for _, p := range r.family() {
-		_ = p.signal(syscall.SIGCONT)
+func endOf(r daemon.Record) error {
+	k, err := kindOf(r.Kind)
+	if err != nil {
+		return err
 	}
-	if k := kinds[r.Kind]; k != nil {
-		_ = r.First.signal(k.quick)
-	}
-	_ = poll(3*time.Second, func() error {
-		if r.First.alive() {
-			return errors.New("it is alive")
-		}
-		return nil
-	})
-	err := killAll(r.family, 5*time.Second)
-	_ = scrub(r)
-	return err
+	return r.End(&k.Kind)
 }

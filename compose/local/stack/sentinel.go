@@ -5,49 +5,57 @@ package stack
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"shop/locking/servertest/daemon"
 )
 
 // Redis as a master with two replicas (members 1 to 3), watched by three Sentinels (members 4 to
 // 6). Sentinel takes a master for down after a second without an answer. Its address is that of the
 // Sentinels, as go-redis parses it.
-var _ = register(kind{
-	name:     "redis-sentinel",
-	variable: "SHOP_REDIS_URL",
-	byName:   true,
-	members:  sentinelFirst + 3,
-	users:    []string{"redis", "nobody"},
-	program:  program{file: "redis-server", apt: "redis-server", brew: "redis"},
-	setup: func(_ context.Context, i *instance) error {
-		if !isSentinel(i) {
-			return nil
+func sentinels() daemon.Kind {
+	watch := daemon.Sentinel(sentinelLines)
+	k := daemon.Redis(append(daemon.Durable, "--repl-diskless-sync-delay", "0")...)
+	data := k.Argv
+	k.Name, k.Members = "redis-sentinel", sentinelFirst+3
+	k.Setup = func(ctx context.Context, i *daemon.Instance) error {
+		if isSentinel(i) {
+			return watch.Setup(ctx, i)
 		}
-		settings := []string{
-			"sentinel monitor " + SentinelMaster + " 127.0.0.1 " + strconv.Itoa(i.cluster[0].Ports[0]) + " 2",
-			"sentinel down-after-milliseconds " + SentinelMaster + " 1000",
-			"sentinel failover-timeout " + SentinelMaster + " 5000",
+		return nil
+	}
+	// Member 1 is started as the master, even if another one was promoted meanwhile: the Sentinels then make it a replica.
+	k.Argv = func(i *daemon.Instance) []string {
+		switch first := i.Cluster[0]; {
+		case isSentinel(i):
+			return watch.Argv(i)
+		case i == first:
+			return data(i)
+		default:
+			return append(data(i), "--replicaof", "127.0.0.1 "+strconv.Itoa(first.Ports[0]))
 		}
-		for _, replica := range i.cluster[1:sentinelFirst] { // otherwise found after ten seconds
-			settings = append(settings, "sentinel known-replica "+SentinelMaster+" 127.0.0.1 "+strconv.Itoa(replica.Ports[0]))
-		}
-		return i.write(sentinelSettings(i), strings.Join(settings, "\n")+"\n")
-	},
-	argv:  sentinelArgs,
-	ready: sentinelReady,
-	join:  sentinelJoin,
-	url: func(i *instance) string {
-		watch := i.cluster[sentinelFirst:]
-		return fmt.Sprintf("redis://%s/0?master_name=%s&addr=%s&addr=%s", watch[0].addr(), SentinelMaster, watch[1].addr(), watch[2].addr())
-	},
-	stop:  syscall.SIGTERM,
-	quick: syscall.SIGKILL,
-})
+	}
+	k.Join = sentinelJoin
+	k.URL = func(i *daemon.Instance) string {
+		watch := i.Cluster[sentinelFirst:]
+		return fmt.Sprintf("redis://%s/0?master_name=%s&addr=%s&addr=%s", watch[0].Addr(), SentinelMaster, watch[1].Addr(), watch[2].Addr())
+	}
+	return k
+}
+
+func sentinelLines(i *daemon.Instance) []string {
+	lines := []string{
+		"sentinel monitor " + SentinelMaster + " 127.0.0.1 " + strconv.Itoa(i.Cluster[0].Ports[0]) + " 2",
+		"sentinel down-after-milliseconds " + SentinelMaster + " 1000",
+		"sentinel failover-timeout " + SentinelMaster + " 5000",
+	}
+	for _, replica := range i.Cluster[1:sentinelFirst] { // otherwise found after ten seconds
+		lines = append(lines, "sentinel known-replica "+SentinelMaster+" 127.0.0.1 "+strconv.Itoa(replica.Ports[0]))
+	}
+	return lines
+}
 
 // SentinelMaster is the name by which Sentinels know their master.
 const SentinelMaster = "shop"
@@ -55,40 +63,13 @@ const SentinelMaster = "shop"
 // sentinelFirst is the index of the first Sentinel.
 const sentinelFirst = 3
 
-func isSentinel(i *instance) bool { return slices.Index(i.cluster, i) >= sentinelFirst }
-
-func sentinelSettings(i *instance) string { return filepath.Join(i.Dir, "sentinel.conf") }
-
-// sentinelArgs starts member 1 as the master, even if another one was promoted meanwhile: the
-// Sentinels then make it a replica.
-func sentinelArgs(i *instance) []string {
-	listen := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(i.Ports[0]), "--dir", i.Dir, "--daemonize", "no"}
-	if isSentinel(i) {
-		return append([]string{sentinelSettings(i), "--sentinel"}, listen...)
-	}
-	data := append(listen, "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--repl-diskless-sync-delay", "0")
-	if first := i.cluster[0]; i != first {
-		data = append(data, "--replicaof", "127.0.0.1 "+strconv.Itoa(first.Ports[0]))
-	}
-	return data
-}
-
-func sentinelReady(ctx context.Context, i *instance) error {
-	if !isSentinel(i) {
-		return redisInfo(ctx, i.addr(), i.snapshot().First.PID)
-	}
-	reply, err := redisAsk(ctx, i.addr(), "INFO server")
-	if err == nil && !strings.Contains(reply, fmt.Sprintf("\r\nprocess_id:%d\r\n", i.snapshot().First.PID)) {
-		err = fmt.Errorf("a foreign Sentinel listens on %s", i.addr())
-	}
-	return err
-}
+func isSentinel(i *daemon.Instance) bool { return slices.Index(i.Cluster, i) >= sentinelFirst }
 
 // sentinelJoin waits until each Sentinel knows both replicas, as synchronized, and the other Sentinels.
-func sentinelJoin(ctx context.Context, first *instance) error {
-	for _, i := range first.cluster[sentinelFirst:] {
-		err := until(ctx, func() error {
-			reply, err := redisAsk(ctx, i.addr(), "SENTINEL REPLICAS "+SentinelMaster, "INFO sentinel")
+func sentinelJoin(ctx context.Context, first *daemon.Instance) error {
+	for _, i := range first.Cluster[sentinelFirst:] {
+		err := daemon.Until(ctx, func() error {
+			reply, err := daemon.RedisAsk(ctx, i.Addr(), "SENTINEL REPLICAS "+SentinelMaster, "INFO sentinel")
 			if err == nil && (strings.Count(reply, "\r\nmaster-link-status\r\n$2\r\nok\r\n") != 2 || !strings.Contains(reply, ",slaves=2,sentinels=3")) {
 				err = fmt.Errorf("it replies %.300q", reply)
 			}
@@ -99,27 +80,4 @@ func sentinelJoin(ctx context.Context, first *instance) error {
 		}
 	}
 	return nil
-}
-
-// redisAsk sends commands and returns all replies. Sentinel knows no QUIT, so a PING marks the end.
-func redisAsk(ctx context.Context, addr string, commands ...string) (string, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if _, err := io.WriteString(conn, strings.Join(append(commands, "PING"), "\r\n")+"\r\n"); err != nil {
-		return "", err
-	}
-	var reply strings.Builder
-	buffer := make([]byte, 4096)
-	for !strings.HasSuffix(reply.String(), "+PONG\r\n") {
-		n, err := conn.Read(buffer)
-		reply.Write(buffer[:n])
-		if err != nil {
-			return reply.String(), err
-		}
-	}
-	return reply.String(), nil
 }

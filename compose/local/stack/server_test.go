@@ -19,6 +19,7 @@ import (
 
 	"shop/compose/local/stack"
 	"shop/locking/locktest"
+	"shop/locking/servertest/daemon"
 )
 
 // Goal: when Open, Kill, Stop, Pause, Resume or Start returns, its effect is complete,
@@ -36,7 +37,7 @@ func TestServer_KeepsItsDataThroughEveryEnd(t *testing.T) {
 			must(t, "the first query after Open", r.write(t.Context(), "first"))
 
 			must(t, "Kill", srv.Kill(t.Context()))
-			if srv.State != stack.Down {
+			if srv.State != daemon.Down {
 				t.Fatalf("killed server is %s", srv.State)
 			}
 			wantSilence(t, r)
@@ -86,7 +87,7 @@ func TestServer_AKeptOneIsStartedAgainUnlessItIsStoppedOnRequest(t *testing.T) {
 			}
 			must(t, "Kill", srv.Kill(t.Context()))
 			time.Sleep(200 * time.Millisecond) // as long as several starts take
-			if now := server(t, s, kind); now.State != stack.Down || now.Death != "" {
+			if now := server(t, s, kind); now.State != daemon.Down || now.Death != "" {
 				t.Errorf("killed on request, it is %s %s", now.State, now.Death)
 			}
 			must(t, "Start", srv.Start(t.Context()))

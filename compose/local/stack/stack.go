@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"shop/locking/servertest/daemon"
 )
 
 // Stack is a handle of a set of running servers, identified by their supervisor's folder.
@@ -87,7 +89,7 @@ func (s *Stack) Adopt(pid int) error { return s.adopt("adopt", pid) }
 func (s *Stack) AdoptGroup(pid int) error { return s.adopt("adopt-group", pid) }
 
 func (s *Stack) adopt(op string, pid int) error {
-	p, err := identify(pid)
+	p, err := daemon.Identify(pid)
 	if err != nil {
 		return fmt.Errorf("stack: %s: %w", op, err)
 	}
@@ -101,7 +103,7 @@ func (s *Stack) End() error {
 		return err
 	}
 	_, _ = call(context.Background(), s.dir, request{Op: "end"}) // the supervisor exits without a reply
-	return poll(closeLimit, func() error {
+	return daemon.Poll(closeLimit, func() error {
 		if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("stack: %s is still there", s.dir)
 		}
@@ -302,13 +304,10 @@ func (s *Server) command(ctx context.Context, op string) error {
 }
 
 // public returns the instance as it is sent to clients.
-func (i *instance) public() Server {
-	now := i.snapshot()
+func public(i *daemon.Instance) Server {
+	now, k := i.Snapshot(), kinds[i.Kind]
 	return Server{
-		Name: now.Name, Kind: now.Kind, Addr: now.addr(), Dir: now.Dir, PID: now.First.PID, State: now.State, Death: i.death(),
-		Env: map[string]string{
-			i.kind.variable:           i.kind.url(i.cluster[0]),
-			i.kind.program.variable(): now.Program,
-		},
+		Name: now.Name, Kind: now.Kind, Addr: now.Addr(), Dir: now.Dir, PID: now.First.PID, State: now.State, Death: i.Death(),
+		Env: map[string]string{k.variable: i.URL(), k.program.variable(): now.Program},
 	}
 }

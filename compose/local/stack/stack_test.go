@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	stack.Reexec()
 	_ = os.Setenv("ETCD_CLIENT_DEBUG", "fatal")  // the client would log each error that a test provokes
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // for the supervisors: by default each waits a second at its exit
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("shop/compose/local/stack.serveForks"))
+	goleak.VerifyTestMain(m)
 }
 
 // waitLimit bounds each wait of a test; a busy machine is slow.

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"shop/locking/servertest/daemon"
 )
 
 // supervisor is the parent of all servers of one stack. It has no clean-up code,
@@ -25,7 +27,7 @@ type supervisor struct {
 	pick func(int) ([]int, error)
 
 	mu      sync.Mutex
-	servers []*instance
+	servers []*daemon.Instance
 	adopted []adoptee
 	private int // private servers named so far
 }
@@ -33,7 +35,7 @@ type supervisor struct {
 // adoptee is a process (or the leader of a process group) that the supervisor did not
 // start, but that ends with the stack.
 type adoptee struct {
-	Process process
+	Process daemon.Process
 	Group   bool
 }
 
@@ -56,7 +58,7 @@ func supervise(dir string, attached bool) error {
 			os.Exit(0)
 		}()
 	}
-	s := &supervisor{dir: dir, pick: freePorts}
+	s := &supervisor{dir: dir, pick: daemon.FreePorts}
 	if err := s.keepReaper(report); err != nil {
 		return err
 	}
@@ -130,21 +132,21 @@ func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
 	}
 	switch req.Op {
 	case "start":
-		err = i.start(ctx)
+		err = i.Start(ctx)
 	case "stop":
-		err = i.halt(ctx)
+		err = i.Stop(ctx)
 	case "kill":
-		err = i.kill()
+		err = i.Kill()
 	case "pause":
-		err = i.pause()
+		err = i.Pause()
 	case "resume":
-		err = i.resume()
+		err = i.Resume()
 	case "keep":
-		err = s.keep(i)
+		i.Keep(func() error { return s.track(nil) })
 	default:
 		err = fmt.Errorf("unknown operation %q", req.Op)
 	}
-	return []Server{i.public()}, errors.Join(err, s.track(nil))
+	return []Server{public(i)}, errors.Join(err, s.track(nil))
 }
 
 // portTries bounds the attempts to start a new server when other processes take its ports.
@@ -163,22 +165,22 @@ func (s *supervisor) open(ctx context.Context, req request) ([]Server, error) {
 	}
 	name := s.nameOf(req)
 	for range portTries {
-		members, err := newCluster(s.dir, name, req.Program, k, s.pick)
+		members, err := daemon.NewCluster(s.dir, name, req.Program, &k.Kind, s.pick)
 		if err != nil {
 			return nil, err
 		}
 		if err = s.track(members); err == nil {
-			err = startAll(ctx, members)
+			err = daemon.StartAll(ctx, members)
 		}
 		if err == nil {
 			return publish(members), s.track(nil)
 		}
 		err = errors.Join(err, s.drop(members))
-		if !errors.Is(err, errPortTaken) {
+		if !errors.Is(err, daemon.ErrPortTaken) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w, %d times: stop the processes that take ports between %d and %d", errPortTaken, portTries, portMin, portMax)
+	return nil, fmt.Errorf("%w, %d times: stop the processes that take ports between %d and %d", daemon.ErrPortTaken, portTries, daemon.PortMin, daemon.PortMax)
 }
 
 func (s *supervisor) nameOf(req request) string {
@@ -192,7 +194,7 @@ func (s *supervisor) nameOf(req request) string {
 }
 
 // track adds members to the registry, and writes the journal.
-func (s *supervisor) track(members []*instance) error {
+func (s *supervisor) track(members []*daemon.Instance) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.servers = append(s.servers, members...)
@@ -200,20 +202,19 @@ func (s *supervisor) track(members []*instance) error {
 }
 
 // drop ends and removes servers that did not start.
-func (s *supervisor) drop(members []*instance) error {
-	err := destroy(members)
+func (s *supervisor) drop(members []*daemon.Instance) error {
+	err := daemon.Destroy(members)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.servers = slices.DeleteFunc(s.servers, func(i *instance) bool { return slices.Contains(members, i) })
+	s.servers = slices.DeleteFunc(s.servers, func(i *daemon.Instance) bool { return slices.Contains(members, i) })
 	return errors.Join(err, s.save())
 }
 
-func publish(members []*instance) []Server {
-	var public []Server
+func publish(members []*daemon.Instance) (all []Server) {
 	for _, m := range members {
-		public = append(public, m.public())
+		all = append(all, public(m))
 	}
-	return public
+	return all
 }
 
 func (s *supervisor) list() []Server {
@@ -222,10 +223,10 @@ func (s *supervisor) list() []Server {
 	return publish(s.servers)
 }
 
-func (s *supervisor) find(name string) (*instance, error) {
+func (s *supervisor) find(name string) (*daemon.Instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := slices.IndexFunc(s.servers, func(i *instance) bool { return i.Name == name })
+	n := slices.IndexFunc(s.servers, func(i *daemon.Instance) bool { return i.Name == name })
 	if n < 0 {
 		return nil, fmt.Errorf("this stack has no server called %q: its address was already set, or it was not requested", name)
 	}
@@ -253,16 +254,16 @@ func (s *supervisor) awaitDeath(ctx context.Context) ([]Server, error) {
 // adopt adds a process to the registry, if the pid still names the process that the
 // client meant.
 func (s *supervisor) adopt(a adoptee) error {
-	now, err := identify(a.Process.PID)
+	now, err := daemon.Identify(a.Process.PID)
 	if err != nil {
 		return err
 	}
 	if now != a.Process {
-		return fmt.Errorf("pid %d: %w", a.Process.PID, errReused)
+		return fmt.Errorf("pid %d: %w", a.Process.PID, daemon.ErrReused)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.adopted = slices.DeleteFunc(s.adopted, func(a adoptee) bool { return !a.Group && !a.Process.alive() })
+	s.adopted = slices.DeleteFunc(s.adopted, func(a adoptee) bool { return !a.Group && !a.Process.Alive() })
 	s.adopted = append(s.adopted, a)
 	return s.save()
 }
@@ -270,7 +271,7 @@ func (s *supervisor) adopt(a adoptee) error {
 // journal tells the reaper what belongs to the stack. It is written before the reply to
 // each request, and by rename, so that it is always complete.
 type journal struct {
-	Servers []record
+	Servers []daemon.Record
 	Adopted []adoptee
 }
 
@@ -280,7 +281,7 @@ func journalOf(dir string) string { return filepath.Join(dir, "journal.json") }
 func (s *supervisor) save() error {
 	j := journal{Adopted: s.adopted}
 	for _, i := range s.servers {
-		j.Servers = append(j.Servers, i.snapshot())
+		j.Servers = append(j.Servers, i.Snapshot())
 	}
 	content, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -22,7 +23,7 @@ func TestCallsIn_CountsCommandsThatAcquireOrReleaseALock(t *testing.T) {
 
 // A lock that counts its own events but never calls Redis causes no calls.
 func TestCountCalls_CountsOnlyCallsSinceItsStart(t *testing.T) {
-	server := servertest.Start(t, servertest.Redis()) // its own server, since the counts include all clients
+	server := servertest.Start(t, daemon.Redis()) // its own server, since the counts include all clients
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = client.Close() })
 	script := func() {

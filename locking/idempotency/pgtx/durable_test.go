@@ -203,7 +203,7 @@ func TestAnswered_IsAtThePromotedStandby(t *testing.T) {
 	t.Parallel()
 	locktest.Slow(t, "starts a primary and a standby")
 	primary, d := ownServer(t, nil)
-	standby, url := servertest.StartStandby(t, primary, d.URL, pgtest.Serves)
+	standby, url := servertest.StartStandby(t, primary)
 	d.Pool.Reset()
 	d.Exec(`ALTER SYSTEM SET synchronous_standby_names = 'standby'`)
 	d.Exec(`SELECT pg_reload_conf()`)

@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +23,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // URL is the URL of the server on which the tests run.
@@ -67,7 +66,7 @@ func Cluster(t testing.TB, n int) (nodes []*servertest.Server) {
 	var first *redis.Client
 	for i := range n {
 		_, bus, _ := net.SplitHostPort(servertest.FreeAddr(t))
-		s := servertest.Start(t, servertest.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", bus}, servertest.Durable...)...))
+		s := servertest.Start(t, daemon.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", bus}, daemon.Durable...)...))
 		nodes = append(nodes, s)
 		client := redis.NewClient(&redis.Options{Addr: s.Addr})
 		defer client.Close()
@@ -97,16 +96,13 @@ func Cluster(t testing.TB, n int) (nodes []*servertest.Server) {
 // take a slow master for down, until Suspect lowers its threshold.
 func Sentinel(t testing.TB, master *servertest.Server, quorum string) *servertest.Server {
 	t.Helper()
-	conf := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := strings.Join([]string{
-		"sentinel monitor mymaster " + strings.Replace(master.Addr, ":", " ", 1) + " " + quorum,
-		"sentinel down-after-milliseconds mymaster 60000",
-		"sentinel failover-timeout mymaster 3000",
-	}, "\n")
-	if err := os.WriteFile(conf, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return servertest.Start(t, servertest.Redis(conf, "--sentinel"))
+	return servertest.Start(t, daemon.Sentinel(func(*daemon.Instance) []string {
+		return []string{
+			"sentinel monitor mymaster " + strings.Replace(master.Addr, ":", " ", 1) + " " + quorum,
+			"sentinel down-after-milliseconds mymaster 60000",
+			"sentinel failover-timeout mymaster 3000",
+		}
+	}))
 }
 
 // Suspect makes a sentinel replace its master after a second without an answer from it.
@@ -280,7 +276,7 @@ func Shared(t testing.TB) Target {
 // Single starts a server that keeps its data.
 func Single(t testing.TB) (Target, *servertest.Server) {
 	t.Helper()
-	s := servertest.Start(t, servertest.Redis(servertest.Durable...))
+	s := servertest.Start(t, daemon.Redis(daemon.Durable...))
 	return Target{URL: "redis://" + s.Addr, Start: Single}, s
 }
 
@@ -311,9 +307,9 @@ func ThreeNodes(t testing.TB) (Target, *servertest.Server) {
 // Sentinels starts a master with two replicas and three sentinels.
 func Sentinels(t testing.TB) (g Target, master *servertest.Server) {
 	t.Helper()
-	master = servertest.Start(t, servertest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, servertest.Durable...)...))
+	master = servertest.Start(t, daemon.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, daemon.Durable...)...))
 	for range 2 {
-		Replicated(t, servertest.Start(t, servertest.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
+		Replicated(t, servertest.Start(t, daemon.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
 	}
 	g = Target{URL: "redis://" + master.Addr, Start: Sentinels}
 	for range 3 {

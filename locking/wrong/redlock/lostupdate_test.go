@@ -10,6 +10,7 @@ import (
 	"shop/locking"
 	"shop/locking/locktest"
 	"shop/locking/servertest"
+	"shop/locking/servertest/daemon"
 )
 
 // The outcomes. A adds 10, and B adds 1 meanwhile: without a fence A overwrites that, and
@@ -114,12 +115,8 @@ func TestFence_TakenAfterThePause(t *testing.T) {
 func startFive(t *testing.T) (servers []*servertest.Server, urls []string) {
 	t.Helper()
 	for range 5 {
-		s := servertest.NewServer(t, servertest.Redis())
-		s.Spawn()
+		s := servertest.Start(t, daemon.Redis())
 		servers, urls = append(servers, s), append(urls, "redis://"+s.Addr)
-	}
-	for _, s := range servers {
-		s.Await()
 	}
 	return servers, urls
 }

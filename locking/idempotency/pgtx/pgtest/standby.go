@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/locktest"
@@ -17,7 +16,7 @@ import (
 // Own starts a PostgreSQL for one test, with the tables of lessons, and with settings of the server ("wal_writer_delay = '10s'").
 func Own(t testing.TB, settings []string, lessons ...string) (*servertest.Server, *Database) {
 	t.Helper()
-	server, url := servertest.StartPostgres(t, Serves)
+	server, url := servertest.StartPostgres(t)
 	d := &Database{T: t, URL: url, Pool: Pool(t, url)}
 	for _, setting := range settings {
 		d.Exec(`ALTER SYSTEM SET ` + setting)
@@ -31,15 +30,6 @@ func Own(t testing.TB, settings []string, lessons ...string) (*servertest.Server
 		t.Fatal(err)
 	}
 	return server, d
-}
-
-// Serves connects to the server at url.
-func Serves(ctx context.Context, url string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	return conn.Close(ctx)
 }
 
 // StandbyAway makes the commits of a server of its own wait for a standby that does not exist.

@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package stack
+package daemon
 
 import (
 	"os/exec"
@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // inspect runs ps for one process.
@@ -42,13 +41,11 @@ func ps(selection ...string) []details {
 		parent, _ := strconv.Atoi(f[1])
 		group, _ := strconv.Atoi(f[2])
 		start := strings.Join(f[4:], " ")
-		began, _ := time.Parse(time.ANSIC, start)
 		all = append(all, details{
-			process: process{PID: pid, Start: start},
+			Process: Process{PID: pid, Start: start},
 			parent:  parent,
 			group:   group,
 			state:   f[3][0],
-			began:   began.Unix(),
 		})
 	}
 	return all
@@ -56,7 +53,7 @@ func ps(selection ...string) []details {
 
 // family lists a server's first process and its descendants. It does not compare
 // program and folder, which ps does not report.
-func family(first process, _, _ string) []process {
+func family(first Process, _, _ string) []Process {
 	all := processes()
 	members := map[int]bool{first.PID: true}
 	for range all { // children may be listed before their parents
@@ -70,10 +67,10 @@ func family(first process, _, _ string) []process {
 			break
 		}
 	}
-	var found []process
+	var found []Process
 	for _, d := range all {
 		if members[d.PID] && d.state != 'Z' && (d.PID != first.PID || d.Start == first.Start) {
-			found = append(found, d.process)
+			found = append(found, d.Process)
 		}
 	}
 	return slices.Clip(found)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package stack
+package daemon
 
 import (
 	"bytes"
@@ -32,16 +32,13 @@ func inspect(pid int) (details, bool) {
 	if len(fields) < 20 {
 		return details{}, false
 	}
-	number := func(i int) int64 {
-		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)
-		return n
-	}
+	parent, _ := strconv.Atoi(string(fields[1]))
+	group, _ := strconv.Atoi(string(fields[2]))
 	return details{
-		process: process{PID: pid, Start: boot() + "/" + string(fields[19])},
+		Process: Process{PID: pid, Start: boot() + "/" + string(fields[19])},
 		state:   fields[0][0],
-		parent:  int(number(1)),
-		group:   int(number(2)),
-		began:   number(19),
+		parent:  parent,
+		group:   group,
 	}, true
 }
 
@@ -68,14 +65,14 @@ func processes() []details {
 // same program inside its folder. PostgreSQL's backends each make a session of
 // their own and lose their parent when it is killed, but never leave the data
 // folder. The program is compared too, to exclude a shell opened in the folder.
-func family(first process, program, dir string) []process {
-	var members []process
+func family(first Process, program, dir string) []Process {
+	var members []Process
 	for _, d := range processes() {
 		if d.state == 'Z' {
 			continue
 		}
-		if d.process == first || livesIn(d.PID, program, dir) {
-			members = append(members, d.process)
+		if d.Process == first || livesIn(d.PID, program, dir) {
+			members = append(members, d.Process)
 		}
 	}
 	return members

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package stack
+package daemon
 
 import (
 	"context"
@@ -16,28 +16,28 @@ const (
 	keepWait  = 10 * time.Second       // for a server that is started again
 )
 
-// keep starts a server again whenever it has died, as restart: unless-stopped does in compose.yaml.
-func (s *supervisor) keep(i *instance) error {
+// Keep starts a server again whenever it has died, as restart: unless-stopped does in compose.yaml, and then calls
+// started.
+func (i *Instance) Keep(started func() error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.kept {
-		return nil
+		return
 	}
 	i.kept = true
 	go func() {
 		for range time.Tick(keepTick) {
-			if err := s.startAgain(i); err != nil {
-				fmt.Fprintln(os.Stderr, err) // into the log of the supervisor
+			if err := i.startAgain(started); err != nil {
+				fmt.Fprintln(os.Stderr, err) // into the log of this process
 				i.giveUp()
 				return
 			}
 		}
 	}()
-	return nil
 }
 
 // startAgain does nothing unless the server has died.
-func (s *supervisor) startAgain(i *instance) error {
+func (i *Instance) startAgain(started func() error) error {
 	i.op.Lock() // a request to stop it comes before, or after
 	defer i.op.Unlock()
 	i.mu.Lock()
@@ -56,11 +56,11 @@ func (s *supervisor) startAgain(i *instance) error {
 			err = i.startNow(ctx)
 		}
 	}
-	return errors.Join(err, s.track(nil))
+	return errors.Join(err, started())
 }
 
-// giveUp lets death report the server.
-func (i *instance) giveUp() {
+// giveUp lets Death report the server.
+func (i *Instance) giveUp() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.kept, i.expected = false, true

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package stack
+package daemon
 
 import (
 	"context"
@@ -9,49 +9,28 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
-// etcd, as one member and as a cluster of three. It is built at the version in
-// compose/local/etcd/go.mod: distributions package versions with lease bugs.
-var (
-	_ = register(etcdKind("etcd", 1))
-	_ = register(etcdKind("etcd3", 3))
-)
-
-func etcdKind(name string, members int) kind {
-	return kind{
-		name:     name,
-		variable: "SHOP_ETCD_ENDPOINTS",
-		byName:   members > 1,
-		members:  members,
-		ports:    2, // clients, peers
-		program:  program{file: "etcd", module: "compose/local/etcd"},
-		argv:     etcdArgs,
-		ready:    etcdMembers,
-		url: func(i *instance) string {
-			var endpoints []string
-			for _, m := range i.cluster {
-				endpoints = append(endpoints, m.addr())
-			}
-			return strings.Join(endpoints, ",")
-		},
-		stop:  syscall.SIGTERM,
-		quick: syscall.SIGKILL,
+// Etcd is an etcd of this many members.
+func Etcd(members int) Kind {
+	return Kind{
+		Name: "etcd", File: "etcd", Members: members,
+		Ports: 2, // clients, peers
+		Argv:  etcdArgs, Ready: etcdMembers, URL: (*Instance).addresses,
 	}
 }
 
-func etcdName(i *instance) string { return i.Name + "-" + i.Secret }
+func etcdName(i *Instance) string { return i.Name + "-" + i.Secret }
 
-func etcdArgs(i *instance) []string {
-	peer := func(m *instance) string { return fmt.Sprintf("http://127.0.0.1:%d", m.Ports[1]) }
+func etcdArgs(i *Instance) []string {
+	peer := func(m *Instance) string { return fmt.Sprintf("http://127.0.0.1:%d", m.Ports[1]) }
 	var initial []string
-	for _, m := range i.cluster {
+	for _, m := range i.Cluster {
 		initial = append(initial, etcdName(m)+"="+peer(m))
 	}
 	return []string{
 		"--name", etcdName(i), "--data-dir", filepath.Join(i.Dir, "data"),
-		"--listen-client-urls", "http://" + i.addr(), "--advertise-client-urls", "http://" + i.addr(),
+		"--listen-client-urls", "http://" + i.Addr(), "--advertise-client-urls", "http://" + i.Addr(),
 		"--listen-peer-urls", peer(i), "--initial-advertise-peer-urls", peer(i),
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", i.Secret,
 		// Each lock leaves revisions (690 bytes for two keys). Without compaction etcd
@@ -64,9 +43,9 @@ func etcdArgs(i *instance) []string {
 
 // etcdMembers reads the member list, linearizably: that needs a leader and a
 // quorum. The instance's name holds the secret, so a foreign etcd does not list it.
-func etcdMembers(ctx context.Context, i *instance) error {
+func etcdMembers(ctx context.Context, i *Instance) error {
 	body := strings.NewReader(`{"linearizable":true}`)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+i.addr()+"/v3/cluster/member/list", body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+i.Addr()+"/v3/cluster/member/list", body)
 	if err != nil {
 		return err
 	}
