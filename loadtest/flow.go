@@ -139,6 +139,15 @@ func (f *Flow) Control(strategy string, fault Fault, keeps []string, breaks ...s
 	return Scenario{Flow: f, Strategy: strategy, Fault: fault, Expect: Violated, Breaks: breaks, Keeps: keeps, Grace: f.ControlGrace}
 }
 
+// NeedsPause is a control that is not always violated without the pause that widens the race.
+func (s Scenario) NeedsPause() Scenario {
+	s.Pause = true
+	return s
+}
+
+// Widened reports whether the replicas have the pause: a control has none, unless it needs it.
+func (s Scenario) Widened() bool { return s.Expect == Safe || s.Pause }
+
 // quick reports whether a scenario is part of the short proof: it is listed in Flow.Quick, or it is a safe
 // strategy without a fault that is not among the controls.
 func (f *Flow) quick(s Scenario) bool {
@@ -171,6 +180,7 @@ type Scenario struct {
 	Expect   Verdict
 	Breaks   []string // of a control: the invariants that must be broken, others may be
 	Keeps    []string // of a control: the invariants that must hold
+	Pause    bool     // of a control: it needs the pause that widens the race
 
 	Grace      time.Duration // after the load, until every key must be decided; 0: the proof's
 	Seed       int64         // of the load; 0: the proof's

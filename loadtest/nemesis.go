@@ -47,7 +47,7 @@ func (f *Flow) Nemesis(strategies []Strategy, seed int64, count int) (scenarios 
 		safe := func(s Strategy) bool { return s.Safe && s.Name == c.Strategy } // what is wrong is then the fault's set-up
 		if c.Expect == Violated && !slices.ContainsFunc(strategies, safe) {
 			breaks := slices.DeleteFunc(slices.Clone(c.Breaks), func(code string) bool { return slices.Contains(f.Undisturbed, code) })
-			add(f.Control(c.Strategy, Nemesis, c.Keeps, breaks...))
+			add(f.Control(c.Strategy, Nemesis, c.Keeps, breaks...).NeedsPause())
 		}
 	}
 	for _, s := range strategies {

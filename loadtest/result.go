@@ -62,6 +62,7 @@ type Result struct {
 	Expect     Verdict          `json:"expect"`
 	Breaks     []string         `json:"breaks"`
 	Keeps      []string         `json:"keeps"`
+	NeedsPause bool             `json:"needs_pause,omitempty"` // a control that has the pause that widens the race; others have none
 	Verdict    Verdict          `json:"verdict"`
 	AsExpected bool             `json:"as_expected"`
 	Requests   int              `json:"requests"`
@@ -116,7 +117,7 @@ func NewResult(s Scenario, replicas int) Result {
 	return Result{
 		Detail: Detail{Scenario: s},
 		Flow:   s.Flow.Name, Strategy: s.Strategy, Fault: s.Fault, Seed: s.Seed, Replicas: replicas,
-		Expect: s.Expect, Breaks: list(s.Breaks), Keeps: list(s.Keeps),
+		Expect: s.Expect, Breaks: list(s.Breaks), Keeps: list(s.Keeps), NeedsPause: s.Pause,
 	}
 }
 
@@ -177,6 +178,9 @@ func (r Result) Sentence() string {
 	}
 	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
 		text += fmt.Sprintf("; the last guard, %s, had to refuse %d writes", flow.Guard, n)
+	}
+	if r.NeedsPause {
+		text += "; needs the pause that widens the race"
 	}
 	for _, reason := range r.Inconclusive {
 		text += "; shows nothing: " + reason

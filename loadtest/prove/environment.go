@@ -37,12 +37,16 @@ import (
 )
 
 // widening is the mean of the pause at after-guard, between reading and acting on what was read: there
-// naive races, and there a strategy that relies on its lock alone loses the lock. Transfers also pause at
-// after-begin. All strategies have the same pauses under one fault; some faults make them longer (setup).
+// a service races, or loses the lock that it relies on. Transfers also pause at after-begin. All strategies that must be
+// safe have the same pauses under one fault; some faults make them longer (setup).
 const widening = 2 * time.Millisecond
 
-// widened is a failpoint that pauses at a step, for a multiple of widening on average.
-func widened(step string, times int) []string {
+// widened is a failpoint that pauses at a step, for a multiple of widening on average. A control has none, unless
+// the report says that it needs one.
+func widened(s loadtest.Scenario, step string, times int) []string {
+	if !s.Widened() {
+		return nil
+	}
 	return []string{"--failpoint", step + "=exp:" + (time.Duration(max(1, times)) * widening).String()}
 }
 

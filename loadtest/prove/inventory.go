@@ -56,7 +56,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, redisURLs[n]), []string{
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd, "--lock-ttl", ttl.String(),
-		}, widened("inventory/after-guard", own.guard))
+		}, widened(s, "inventory/after-guard", own.guard))
 	}
 	return nil
 }

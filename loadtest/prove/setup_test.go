@@ -36,3 +36,17 @@ func TestSetups_EachFaultOfAFlowHasOneAndNoneIsLeftOver(t *testing.T) {
 		}
 	}
 }
+
+func TestWidened_AControlHasNoPauseUnlessItSaysSo(t *testing.T) {
+	e := &environment{}
+	for _, s := range e.matrix() {
+		if pause := widened(s, "after-guard", e.setup(s).guard); (pause != nil) != (s.Expect == loadtest.Safe || loadtest.NewResult(s, 3).NeedsPause) {
+			t.Errorf("%s: %q", s.Name(), pause)
+		}
+	}
+	for _, s := range (&app{Nemesis: nemesisFlags{Count: 1}}).nemeses(e.lessons()) {
+		if widened(s, "after-guard", 1) == nil || loadtest.NewResult(s, 3).NeedsPause != (s.Expect == loadtest.Violated) {
+			t.Errorf("%s has no pause, or does not say so", s.Name())
+		}
+	}
+}

@@ -54,7 +54,7 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 			own = append(own, "--hot-accounts", a.ID.String())
 		}
 	}
-	pauses := append(widened("transfer/after-begin", e.setup(s).begin), widened("transfer/after-guard", e.setup(s).guard)...)
+	pauses := append(widened(s, "transfer/after-begin", e.setup(s).begin), widened(s, "transfer/after-guard", e.setup(s).guard)...)
 	if s.Fault == transferflow.LateWrite { // it is a pause, and a step in between would send BEGIN alone, before the delayed part
 		pauses = nil
 	}

@@ -38,7 +38,7 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 			"--strategy", "row", "--transfer-strategy", "row",
 			"--postgres-url", t.Postgres, "--etcd-endpoints", e.settings.Etcd,
 			"--wallet-strategy", s.Strategy, "--mongo-url", urls[n], "--bonus-url", own.Bonus,
-		}, widened("wallet/after-guard", e.setup(s).guard))
+		}, widened(s, "wallet/after-guard", e.setup(s).guard))
 	}
 	return nil
 }

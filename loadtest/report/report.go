@@ -293,8 +293,11 @@ func (g group) table(w io.Writer) error {
 	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\twrites\tok\trejected\tunknown\toverlaps\tper s\tp50 ms\tp99 ms\t\n", g.Number)
 	for _, s := range g.Results {
 		mark := "ok"
-		if !s.AsExpected {
+		switch {
+		case !s.AsExpected:
 			mark = "NOT AS EXPECTED"
+		case s.NeedsPause:
+			mark = "ok, with a pause"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t\n",
 			s.Strategy, s.Fault, s.Expect, s.Verdict, mark, s.Violations[g.Number],

@@ -282,14 +282,26 @@ func TestHTML_AnEmptyRunCanBeShown(t *testing.T) {
 
 func TestTable_MarksWhatIsNotAsExpected(t *testing.T) {
 	r := exampleReport()
-	r.Scenarios[1].AsExpected = false
+	r.Scenarios[0].NeedsPause, r.Scenarios[1].AsExpected = true, false
 	var table strings.Builder
 	if err := Table(&table, r); err != nil {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSpace(table.String()), "\n")
-	if len(rows) != 4 || !strings.Contains(rows[0], " writes ") || !strings.Contains(rows[1], " ok ") || !strings.Contains(rows[2], "NOT AS EXPECTED") || rows[3] != writes {
+	if len(rows) != 4 || !strings.Contains(rows[0], " writes ") || !strings.Contains(rows[1], " ok, with a pause ") || !strings.Contains(rows[2], "NOT AS EXPECTED") || rows[3] != writes {
 		t.Errorf("%s", table.String())
+	}
+}
+
+func TestReport_SaysWhichControlNeedsThePause(t *testing.T) {
+	r := exampleReport()
+	const mark, words = "control, caught with a pause", "needs the pause that widens the race"
+	for _, needs := range []bool{false, true} {
+		r.Scenarios[0].NeedsPause = needs
+		page := renderHTML(t, r)
+		if strings.Contains(page, mark) != needs || strings.Contains(page, words) != needs || strings.Contains(r.Scenarios[0].Sentence(), words) != needs {
+			t.Errorf("needs it: %t, and the page or the sentence says something else: %s", needs, r.Scenarios[0].Sentence())
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func New() *loadtest.Flow {
 		f.Control("naive", loadtest.NoFault, kept, "S1"),
 		f.Safe("redis-only", loadtest.NoFault),
 		f.Control("redis-only", LockLost, kept, "S1"),
-		f.Control("redis-only", RedisFailover, kept, "S1"),
+		f.Control("redis-only", RedisFailover, kept, "S1").NeedsPause(),
 		f.Control("redis+row", loadtest.PrimaryLostAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
 		f.Control("row", loadtest.AllKilledAsync, []string{"S1", "S1-DURING", "I-WHOLE"}, "I-ACK"),
 	}

@@ -133,7 +133,7 @@ func New() *loadtest.Flow {
 		f.Control("token-per-transfer", loadtest.NoFault, []string{"T1", "T1-DURING", "T2", "T3"}, "I-ONCE"),
 		f.Safe("etcd-unfenced", loadtest.NoFault),
 		f.Control("etcd-unfenced", LateWrite, kept, "T3"),
-		f.Control("etcd-unfenced", LeaseRevoked, kept, "T3"),
+		f.Control("etcd-unfenced", LeaseRevoked, kept, "T3").NeedsPause(),
 		f.Control("etcd-fenced", loadtest.PrimaryLostAsync, []string{"T1", "T1-DURING", "T2", "T3"}, "I-ACK"),
 	}
 	cells.Add(f)
