@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// Children die with the thread that started them, so one thread lives as long as the process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("shop/compose/local/stack.serveForks"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("shop/locking/servertest/daemon.serveForks"))
 }
 
 // shop runs the program, and returns its output.

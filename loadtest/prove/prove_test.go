@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(
 		m,
 		// Children die with the thread that started them, so this thread is kept for the life of the process.
-		goleak.IgnoreTopFunction("shop/compose/local/stack.serveForks"),
+		goleak.IgnoreTopFunction("shop/locking/servertest/daemon.serveForks"),
 		goleak.Cleanup(func(status int) {
 			_ = os.RemoveAll(folder)
 			os.Exit(status)

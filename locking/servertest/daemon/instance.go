@@ -165,9 +165,10 @@ func (i *Instance) awaitReady(ctx context.Context) error {
 func (i *Instance) tryReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	exited := i.exited // of this run: the next one may begin before the goroutine does
 	go func() {
 		select {
-		case <-i.exited:
+		case <-exited:
 			cancel()
 		case <-ctx.Done():
 		}
