@@ -178,8 +178,7 @@ func (e *environment) replica(t *loadtest.Trial) (site.Program, error) {
 func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []string {
 	return []string{
 		"serve", "--lab", "--listen", listen, "--metrics-listen", metrics, "--lock-prefix", lockPrefix,
-		"--redis-url", redisURL, "--seed", fmt.Sprint(e.seed),
-		"--shutdown-timeout", "5s", "--log-level", "warn",
+		"--redis-url", redisURL, "--seed", fmt.Sprint(e.seed), "--shutdown-timeout", "5s", "--log-level", "warn",
 	}
 }
 
@@ -247,16 +246,6 @@ func (e *environment) figures(ctx context.Context, t *loadtest.Trial, idle map[s
 	ctx, cancel := context.WithTimeout(ctx, serverWait)
 	defer cancel()
 	return e.of(t).figures(ctx, t, idle)
-}
-
-// over returns when the last event ended.
-func over(events []fault.Event) (last time.Time) {
-	for _, event := range events {
-		if event.Until.After(last) {
-			last = event.Until
-		}
-	}
-	return last
 }
 
 // addClients creates the plan's clients.

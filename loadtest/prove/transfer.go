@@ -272,3 +272,13 @@ func (e *environment) leftovers(ctx context.Context, t *loadtest.Trial) ([]strin
 	defer cancel()
 	return etcdfault.Leftovers(ctx, client, t.Prefix)
 }
+
+// over returns when the last event ended.
+func over(events []fault.Event) (last time.Time) {
+	for _, event := range events {
+		if event.Until.After(last) {
+			last = event.Until
+		}
+	}
+	return last
+}
