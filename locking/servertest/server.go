@@ -31,13 +31,14 @@ type Server struct {
 	URL   string   // for a client
 	Flags []string // of its next start, in addition to those of its kind
 
-	t    testing.TB
-	of   *daemon.Instance
-	over chan struct{}
+	t        testing.TB
+	instance *daemon.Instance
+	over     chan struct{}
+	watching sync.WaitGroup
 }
 
 const (
-	startLimit = 30 * time.Second
+	startLimit = time.Minute // of a server, with its first data, while other tests run
 	deathGrace = 5 * time.Second
 )
 
@@ -56,11 +57,9 @@ func StartCluster(t testing.TB, k daemon.Kind, flags ...string) (all []*Server) 
 			t.Fatal(err)
 		}
 	}
-	members, err := daemon.NewCluster(dir, k.Name, program, &k, func(n int) (ports []int, err error) {
+	members, err := daemon.NewCluster(dir, k.Name, program, &k, func(n int) (ports []int, _ error) {
 		for range n {
-			_, port, _ := net.SplitHostPort(FreeAddr(t))
-			number, _ := strconv.Atoi(port)
-			ports = append(ports, number)
+			ports = append(ports, freePort(t))
 		}
 		return ports, nil
 	})
@@ -68,19 +67,19 @@ func StartCluster(t testing.TB, k daemon.Kind, flags ...string) (all []*Server) 
 		t.Fatal(err)
 	}
 	for _, m := range members {
-		m.Guarded, m.Flags = true, flags
-		s := &Server{Addr: m.Addr(), Flags: flags, t: t, of: m, over: make(chan struct{})}
+		m.Reaper, m.Flags = true, flags
+		s := &Server{Addr: m.Addr(), Flags: flags, t: t, instance: m, over: make(chan struct{})}
 		t.Cleanup(s.end)
 		all = append(all, s)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	if err := daemon.StartAll(ctx, members); err != nil {
-		t.Fatalf("%s: %v", all[0], err)
-	}
+	all[0].must(func() error {
+		ctx, cancel := limited()
+		defer cancel()
+		return daemon.StartAll(ctx, members)
+	})
 	for _, s := range all {
-		s.URL = s.of.URL()
-		go s.watch(s.of.Exited())
+		s.URL = s.instance.URL()
+		s.watch()
 	}
 	return all
 }
@@ -89,39 +88,46 @@ func StartCluster(t testing.TB, k daemon.Kind, flags ...string) (all []*Server) 
 func find(t testing.TB, file string) string {
 	t.Helper()
 	variable := daemon.Variable(file)
-	path, err := exec.LookPath(cmp.Or(os.Getenv(variable), file))
-	if err != nil {
+	set := os.Getenv(variable)
+	path, err := exec.LookPath(cmp.Or(set, file))
+	if err != nil && set == "" {
 		path, err = exec.LookPath(filepath.Join("/usr/sbin", file))
 	}
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
-		t.Fatalf("this test starts a server of its own: install %s (make ready), or set %s to its path: %v", file, variable, err)
+		t.Fatalf("this test starts a server of its own: install %s (make ready), or set %s to its path, as "+
+			"`go run ./compose/local exec -- go test ./...` does: %v", file, variable, err)
 	}
 	return path
 }
 
-func (s *Server) String() string { return s.of.Name + " on " + s.Addr }
+func (s *Server) String() string { return s.instance.Name + " on " + s.Addr }
 
 func (s *Server) end() {
 	close(s.over)
 	s.Kill()
+	s.watching.Wait()
 	if s.t.Failed() {
-		s.t.Logf("the last lines of %s:\n%s", s, s.of.LastLog())
+		s.t.Logf("the last lines of %s:\n%s", s, s.instance.LastLog())
 	}
 }
 
 // Start runs the server on its existing data, and returns when it serves.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.of.Flags = s.Flags
+	s.instance.Flags = s.Flags
 	s.must(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		ctx, cancel := limited()
 		defer cancel()
-		return s.of.Start(ctx)
+		return s.instance.Start(ctx)
 	})
-	go s.watch(s.of.Exited())
+	s.watch()
+}
+
+func limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), startLimit, fmt.Errorf("%s have passed", startLimit))
 }
 
 func (s *Server) must(do func() error) {
@@ -138,10 +144,17 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// watch waits for the end of a run, and fails the test unless Kill has ended it.
-func (s *Server) watch(exited <-chan struct{}) {
-	<-exited
-	death := s.of.Death()
+// watch fails the test when this run ends, unless Kill has ended it.
+func (s *Server) watch() {
+	exited := s.instance.Exited()
+	s.watching.Go(func() {
+		<-exited
+		s.report()
+	})
+}
+
+func (s *Server) report() {
+	death := s.instance.Death()
 	if death == "" {
 		return
 	}
@@ -150,7 +163,7 @@ func (s *Server) watch(exited <-chan struct{}) {
 	select {
 	case <-s.over:
 	case <-time.After(deathGrace):
-		if s.of.Death() != "" { // not killed meanwhile
+		if s.instance.Death() != "" { // not killed meanwhile
 			panic(s.t.Name() + ": " + death)
 		}
 	}
@@ -158,7 +171,7 @@ func (s *Server) watch(exited <-chan struct{}) {
 
 // Kill kills the server without a graceful shutdown.
 func (s *Server) Kill() {
-	if err := s.of.Kill(); err != nil {
+	if err := s.instance.Kill(); err != nil {
 		s.t.Errorf("kill %s: %v", s, err)
 	}
 }
@@ -166,23 +179,23 @@ func (s *Server) Kill() {
 // Wipe removes the data of a killed server: its next start is its first.
 func (s *Server) Wipe() {
 	s.t.Helper()
-	s.must(func() error { return s.of.Wipe(context.Background()) })
+	s.must(func() error { return s.instance.Wipe(context.Background()) })
 }
 
 // Up reports whether the server runs or is paused.
-func (s *Server) Up() bool { return s.of.Snapshot().State != daemon.Down }
+func (s *Server) Up() bool { return s.instance.Snapshot().State != daemon.Down }
 
 // Pause stops the process: connections stay open, and no request is answered. It returns when the
 // process is stopped. Until the signal is handled, its other threads still answer.
 func (s *Server) Pause() {
 	s.t.Helper()
-	s.must(s.of.Pause)
+	s.must(s.instance.Pause)
 }
 
 // Resume ends a pause.
 func (s *Server) Resume() {
 	s.t.Helper()
-	s.must(s.of.Resume)
+	s.must(s.instance.Resume)
 }
 
 // StartPostgres starts a PostgreSQL for one test, and returns its URL. The kernel keeps what a killed process has
@@ -202,8 +215,8 @@ func StartStandby(t testing.TB, primary *Server) (s *Server, url string) {
 	t.Helper()
 	k := daemon.Postgres(postgresSettings...)
 	k.Setup = func(ctx context.Context, i *daemon.Instance) error {
-		i.Secret = primary.of.Secret
-		return daemon.Follow(ctx, i, primary.of)
+		i.Secret = primary.instance.Secret
+		return daemon.Follow(ctx, i, primary.instance)
 	}
 	k.Join = nil
 	s = Start(t, k)
@@ -231,11 +244,19 @@ func StartZooKeeper(t testing.TB, n int) []*Server {
 // of a stack have ports from 20000 on.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
+	return address(freePort(t))
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func freePort(t testing.TB) int {
+	t.Helper()
 	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(5_000)))
-		if _, taken := addrs.LoadOrStore(addr, true); taken {
+		port := 10_000 + rand.IntN(5_000)
+		if _, taken := picked.LoadOrStore(port, true); taken {
 			continue
 		}
+		addr := address(port)
 		reserved, err := net.ListenPacket("udp", addr)
 		if err != nil {
 			continue
@@ -243,15 +264,15 @@ func FreeAddr(t testing.TB) string {
 		if listener, err := net.Listen("tcp", addr); err == nil {
 			_ = listener.Close()
 			t.Cleanup(func() { _ = reserved.Close() })
-			return addr
+			return port
 		}
 		_ = reserved.Close()
 	}
 	t.Fatal("no free port from 10000 to 14999")
-	return ""
+	return 0
 }
 
-var addrs sync.Map // addresses that FreeAddr has returned in this process
+var picked sync.Map // that freePort has returned in this process
 
 // Env reads the address of a server that tests share. If it is not set, the test fails: no
 // test is skipped.

@@ -36,7 +36,7 @@ func TestServer_UnexpectedDeathEndsATestThatWaits(t *testing.T) {
 	locktest.Slow(t, "a test of tests")
 	if os.Getenv(victim) != "" {
 		s := Start(t, talker)
-		if err := s.of.Snapshot().First.Signal(syscall.SIGKILL); err != nil {
+		if err := s.instance.Snapshot().First.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		<-t.Context().Done() // never happens: the process panics first
@@ -60,7 +60,7 @@ func TestServer_EndsWithAKilledTestProcessThoughItIsPaused(t *testing.T) {
 		k.Quick = syscall.SIGQUIT
 		s := Start(t, k)
 		s.Pause()
-		fmt.Println(s.of.Snapshot().First.PID)
+		fmt.Println(s.instance.Snapshot().First.PID)
 		<-t.Context().Done() // never happens: the process is killed first
 	}
 	t.Parallel()
@@ -92,12 +92,12 @@ func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
 	locktest.Slow(t, "a restart")
 	t.Parallel()
 	s := Start(t, talker)
-	first := s.of.Snapshot().First
+	first := s.instance.Snapshot().First
 	s.Pause()
 	s.Resume()
 	s.Pause()
 	s.Restart() // works on a paused server too
-	if second := s.of.Snapshot().First; first.Alive() || !second.Alive() {
+	if second := s.instance.Snapshot().First; first.Alive() || !second.Alive() {
 		t.Errorf("after a restart %v runs: %t, %v: %t", first, first.Alive(), second, second.Alive())
 	}
 	s.Kill()

@@ -75,7 +75,7 @@ func (t *mainTB) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-// TempDir makes a folder inside of another, as that of testing.T: giveToUser opens both.
+// TempDir makes a folder inside of another, as that of testing.T: StartCluster opens both.
 func (t *mainTB) TempDir() string {
 	above, err := os.MkdirTemp("", "TestMain")
 	dir := filepath.Join(above, "001")

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,6 +51,8 @@ func StartAll(ctx context.Context, members []*Instance) error {
 	group, all := errgroup.WithContext(ctx)
 	for _, m := range members {
 		group.Go(func() error {
+			m.op.Lock()
+			defer m.op.Unlock()
 			if err := m.make(all); err != nil {
 				return err
 			}
@@ -85,25 +85,6 @@ func Destroy(members []*Instance) error {
 		errs = append(errs, m.Snapshot().End(m.kind), m.Kill(), os.RemoveAll(m.Dir), os.RemoveAll(m.logFile()))
 	}
 	return errors.Join(errs...)
-}
-
-// End sends a server its quick signal and waits, so that the server leaves nothing outside
-// its folder, and then kills its remaining processes. A paused server is resumed first, so
-// that it receives the signal.
-func (r Record) End(k *Kind) error {
-	for _, p := range r.family() {
-		_ = p.Signal(syscall.SIGCONT)
-	}
-	_ = r.First.Signal(cmp.Or(k.Quick, syscall.SIGKILL))
-	_ = Poll(3*time.Second, func() error {
-		if r.First.Alive() {
-			return errors.New("it is alive")
-		}
-		return nil
-	})
-	err := KillAll(r.family, 5*time.Second)
-	_ = k.scrub(r)
-	return err
 }
 
 // scrub removes what a killed server leaves outside its folder. It retries, because a

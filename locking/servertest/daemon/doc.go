@@ -6,15 +6,15 @@
 //	Kind      one kind of server: Postgres, Redis, Etcd, ZooKeeper, and mongod.Kind in a package of its own, which needs
 //	          MongoDB's client. To add a kind, write a function that returns it.
 //	Instance  a server, or one member of a cluster: start, stop, kill, pause, resume, keep, with the same port and data.
+//	Record    the part of it that another process needs to end the server.
 //	Process   a pid with its start time, so that no signal reaches another process.
 //
 // Two packages use it. Package servertest starts servers for one test, in the test process, and fails the test when
 // one dies. The stack of compose/local starts servers for a command and all processes of it, in a process of its own,
 // which a kill of the command's processes does not reach. In both, on Linux, the kernel ends a server when its parent
 // ends. That is not enough: other systems have no such signal, a paused process gets SIGQUIT only when it is resumed,
-// and files remain. Therefore each has a second process that waits for the end of the first: a shell per server here
-// (Guarded), and for the stack its reaper, which also ends processes that are no children of the supervisor, and
-// removes the folder.
+// and files remain. Therefore each has a reaper, a process that waits for the end of the first: a shell per server here,
+// and one for a stack, which also ends processes that are no children of the supervisor, and removes the folder.
 //
 // # Design constraints
 //

@@ -16,7 +16,7 @@ func Etcd(members int) Kind {
 	return Kind{
 		Name: "etcd", File: "etcd", Members: members,
 		Ports: 2, // clients, peers
-		Argv:  etcdArgs, Ready: etcdMembers, URL: (*Instance).addresses,
+		Argv:  etcdArgs, Ready: etcdMembers, URL: (*Instance).Addresses,
 	}
 }
 

@@ -7,42 +7,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// Record is the part of an Instance that another process needs to end the server.
-type Record struct {
-	Name    string
-	Kind    string
-	Program string // absolute; by its own name, which may be a link: redis-server is one
-	Dir     string
-	Ports   []int
-	Secret  string
-	First   Process // the parent of the server's other processes, in the current or last run
-	State   string
-}
-
-// Instance is a server, or one member of a cluster. Of its Record only First and State
-// change.
+// Instance is a server, or one member of a cluster. Of its Record only First and State change.
 type Instance struct {
 	Record
 	Cluster []*Instance // all members, this one included
 	Flags   []string    // of its next start, in addition to those of its kind
-	Guarded bool        // a shell ends it too when this process ends
+	Reaper  bool        // a shell waits for the end of this process, and ends the server too
 
 	kind *Kind
 	user *syscall.Credential
 
-	op  sync.Mutex // held by Start, Stop, Kill, Pause, Resume: one at a time
+	op  sync.Mutex // held by StartAll, Start, Stop, Kill, Pause, Resume: one at a time
 	cmd *exec.Cmd  // guarded by op
 
 	mu       sync.Mutex    // guards First, State, and what follows
@@ -51,25 +36,8 @@ type Instance struct {
 	kept     bool          // then it is started again
 }
 
-// States of a server.
-const (
-	Running = "running"
-	Paused  = "paused"
-	Down    = "down"
-)
-
 // ErrPortTaken: another process took the port between FreePorts and the start.
 var ErrPortTaken = errors.New("its port has been taken by another process")
-
-// Addr is host:port.
-func (r Record) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Ports[0])) }
-
-// tool is the path of a program in the folder of the server's program.
-func (r Record) tool(name string) string {
-	return filepath.Join(filepath.Dir(RealPath(r.Program)), name)
-}
-
-func (r Record) logFile() string { return r.Dir + ".log" }
 
 // make creates the folder, owned by the user that runs the server.
 func (i *Instance) make(ctx context.Context) error {
@@ -134,8 +102,8 @@ func (i *Instance) launch() error {
 	i.mu.Lock()
 	i.cmd, i.exited, i.First, i.State, i.expected = cmd, c.exited, c.first, Running, false
 	i.mu.Unlock()
-	if i.Guarded {
-		return c.guard(i.quick())
+	if i.Reaper {
+		return c.reaper(i.quick())
 	}
 	return nil
 }
@@ -184,15 +152,6 @@ func (i *Instance) exitError() error {
 	return fmt.Errorf("%s ended while starting: %s\n%s", i.Name, i.cmd.ProcessState, i.LastLog())
 }
 
-// logText is the server's log since the last start.
-func (r Record) logText() string {
-	content, _ := os.ReadFile(r.logFile())
-	return string(content)
-}
-
-// LastLog returns the last lines of the log since the last start.
-func (r Record) LastLog() string { return LastLines(r.logText(), 20) }
-
 // Snapshot copies the record. It also notices a server that ended without a
 // request, and sets its state to Down.
 func (i *Instance) Snapshot() Record {
@@ -218,8 +177,6 @@ func (i *Instance) setState(state string) {
 	defer i.mu.Unlock()
 	i.State = state
 }
-
-func (r Record) family() []Process { return family(r.First, RealPath(r.Program), r.Dir) }
 
 // Start restarts a stopped or killed server with the same port and data. The port
 // may be in use for a moment (an outgoing connection, a last backend), so Start
@@ -312,29 +269,11 @@ func (i *Instance) Pause() error {
 	if now.State == Down {
 		return errors.New("a server that is down cannot be paused")
 	}
-	err := Poll(5*time.Second, func() error { return freeze(now) })
+	err := Poll(5*time.Second, now.freeze)
 	if err == nil {
 		i.setState(Paused)
 	}
 	return err
-}
-
-func freeze(r Record) error {
-	running := 0
-	for _, p := range append([]Process{r.First}, r.family()...) {
-		d, ok := inspect(p.PID)
-		if !ok || d.Process != p || d.state == 'T' || d.state == 'Z' {
-			continue
-		}
-		running++
-		if err := p.Signal(syscall.SIGSTOP); err != nil && !errors.Is(err, ErrGone) {
-			return err
-		}
-	}
-	if running > 0 {
-		return fmt.Errorf("%d of its processes still run after SIGSTOP", running)
-	}
-	return nil
 }
 
 // Resume sends SIGCONT to a paused server.
@@ -383,19 +322,4 @@ func (i *Instance) died() bool {
 	default:
 		return false
 	}
-}
-
-// RealPath resolves links: the companions of a program are in the folder of the result, and the
-// kernel reports a process's program by it.
-func RealPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return path
-}
-
-// LastLines returns the last n lines of a text.
-func LastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

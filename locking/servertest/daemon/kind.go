@@ -41,8 +41,8 @@ func (i *Instance) URL() string {
 	return i.kind.URL(i.Cluster[0])
 }
 
-// addresses lists host:port of all members.
-func (i *Instance) addresses() string {
+// Addresses lists host:port of all members.
+func (i *Instance) Addresses() string {
 	var all []string
 	for _, m := range i.Cluster {
 		all = append(all, m.Addr())

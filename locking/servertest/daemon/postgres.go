@@ -77,7 +77,7 @@ func PostgresStandby() Kind {
 		})
 	}
 	k.URL = func(i *Instance) string {
-		return fmt.Sprintf("postgres://shop:%s@%s/shop?sslmode=disable&target_session_attrs=read-write", i.Secret, i.addresses())
+		return fmt.Sprintf("postgres://shop:%s@%s/shop?sslmode=disable&target_session_attrs=read-write", i.Secret, i.Addresses())
 	}
 	return k
 }

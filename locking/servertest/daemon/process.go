@@ -180,12 +180,12 @@ func begin(cmd *exec.Cmd, sig syscall.Signal) (*child, error) {
 	return c, <-started
 }
 
-// guard waits until its stdin closes, and then ends the process $1, paused or not, with the signal $0.
-const guard = `trap "" HUP INT TERM; read -r _; kill -$0 $1; kill -CONT $1`
+// reaper waits until its stdin closes, and then ends the process $1, paused or not, with the signal $0.
+const reaper = `trap "" HUP INT TERM; read -r _; kill -$0 $1; kill -CONT $1`
 
-// guard starts a shell that ends the child when this process has ended, and ends the shell with the child.
-func (c *child) guard(sig syscall.Signal) error {
-	shell := exec.Command("sh", "-c", guard, strconv.Itoa(int(sig)), strconv.Itoa(c.first.PID))
+// reaper starts a shell that ends the child when this process has ended, and ends the shell with the child.
+func (c *child) reaper(sig syscall.Signal) error {
+	shell := exec.Command("sh", "-c", reaper, strconv.Itoa(int(sig)), strconv.Itoa(c.first.PID))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	life, err := shell.StdinPipe()
 	if err == nil {

@@ -76,5 +76,5 @@ func family(first Process, _, _ string) []Process {
 	return slices.Clip(found)
 }
 
-// dieWith does nothing: outside Linux only the reaper ends the servers.
+// dieWith does nothing: outside Linux only a reaper ends the servers.
 func dieWith(*exec.Cmd, syscall.Signal) {}

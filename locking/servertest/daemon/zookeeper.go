@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ZooKeeper is a ZooKeeper of this many members, with a small heap.
@@ -20,7 +21,7 @@ func ZooKeeper(members int) Kind {
 		Name: "zookeeper", File: "java", Members: members,
 		Ports: 3, // clients, members, elections
 		Users: []string{"nobody"},
-		Setup: zookeeperSetup, Argv: zookeeperArgs, Ready: zookeeperReady, URL: (*Instance).addresses,
+		Setup: zookeeperSetup, Argv: zookeeperArgs, Ready: zookeeperReady, URL: (*Instance).Addresses,
 	}
 }
 
@@ -74,17 +75,15 @@ func zookeeperArgs(i *Instance) []string {
 }
 
 // zookeeperReady checks that the process on the port is this member, by its folder, and that it serves: a
-// member of an ensemble does so when there is a leader.
+// member of an ensemble does so when there is a leader. A server that has not read its data yet may never reply.
 func zookeeperReady(ctx context.Context, i *Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	environment, err := ZooKeeperAsk(ctx, i.Addr(), "envi")
 	if err != nil {
 		return err
 	}
-	dir, err := filepath.EvalSymlinks(i.Dir)
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(environment, "\nuser.dir="+dir+"\n") {
+	if !strings.Contains(environment, "\nuser.dir="+RealPath(i.Dir)+"\n") {
 		return fmt.Errorf("a foreign ZooKeeper listens on %s", i.Addr())
 	}
 	state, err := ZooKeeperAsk(ctx, i.Addr(), "srvr")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -48,11 +47,7 @@ func args(i *daemon.Instance) []string {
 func set(i *daemon.Instance) string { return "mongo-" + i.Secret }
 
 func urlOf(i *daemon.Instance) string {
-	var members []string
-	for _, m := range i.Cluster {
-		members = append(members, m.Addr())
-	}
-	return "mongodb://" + strings.Join(members, ",") + "/shop?replicaSet=" + set(i)
+	return "mongodb://" + i.Addresses() + "/shop?replicaSet=" + set(i)
 }
 
 // initiate makes the set, with its members' addresses and not the host's name, and
