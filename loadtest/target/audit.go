@@ -215,7 +215,11 @@ func (f *File) command(ctx context.Context, a Audit, records []traffic.Record) (
 	cmd := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
 	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "PROVE_ANSWERS="+answers.Name())
 	out, err := cmd.Output()
-	lines = strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' || r == '\r' })
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

@@ -71,7 +71,9 @@ func Read(path string, over Override, getenv func(string) string) (*File, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f.dir = filepath.Dir(path)
+	if f.dir, err = filepath.Abs(filepath.Dir(path)); err != nil { // a command is looked up here, and runs there
+		return nil, err
+	}
 	if f.Name == "" {
 		f.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,32 @@ func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
 	}
 	if r := f.Requests[0]; r.Method != "POST" || r.Weight != 1 || r.Reads || len(r.Objects) != 1 || r.Objects[0] != "coffee" || r.Takes != (Amount{1, 3}) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// As "prove --target shop.yaml" has it.
+func TestRead_ACommandIsBesideTheFileWhereverThatIs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("ci", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{".", "ci"} {
+		path, script := filepath.Join(folder, "shop.yaml"), []byte("#!/bin/sh\necho lost; echo ' '; cat beside.txt; exit 1\n")
+		text := []byte(small + "audits:\n  - {name: a, command: [./check]}\n")
+		if err := errors.Join(os.WriteFile(path, text, 0o600), os.WriteFile(filepath.Join(folder, "check"), script, 0o700),
+			os.WriteFile(filepath.Join(folder, "beside.txt"), []byte("beside\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Read(path, Override{}, env())
+		if err == nil {
+			err = f.load()
+		}
+		if err != nil {
+			t.Fatalf("in %s: %v", folder, err)
+		}
+		if lines, err := f.command(t.Context(), f.Audits[0], nil); err != nil || !slices.Equal(lines, []string{"lost", "beside"}) {
+			t.Errorf("in %s: %q, %v", folder, lines, err)
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // await waits until each service accepts connections.
 func (f *File) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, f.Start)
+	ctx, cancel := context.WithTimeout(ctx, max(f.Start, time.Second))
 	defer cancel()
 	for _, service := range f.Services {
 		u, err := url.Parse(service)
