@@ -122,12 +122,6 @@ func (is stored) effects() []judge.Stored {
 	return list
 }
 
-// effects reads the effects of all keys.
-func effects(ctx context.Context, db *mongo.Database) ([]judge.Stored, error) {
-	is, err := readStored(ctx, db)
-	return is.effects(), err
-}
-
 // idOf converts a UUID from MongoDB; anything else becomes the zero UUID.
 func idOf(b bson.Binary) uuid.UUID {
 	id, _ := uuid.FromBytes(b.Data)

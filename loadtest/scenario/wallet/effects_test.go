@@ -12,7 +12,8 @@ import (
 func TestEffects_AreTheExecutedOperations(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
-	stored, err := effects(t.Context(), db)
+	is, err := readStored(t.Context(), db)
+	stored := is.effects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,8 @@ func TestEffects_AreTheExecutedOperations(t *testing.T) {
 func TestEffects_OfOneTransactionAreInTheOrderOfTheirEntries(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
-	stored, err := effects(t.Context(), db)
+	is, err := readStored(t.Context(), db)
+	stored := is.effects()
 	if err != nil {
 		t.Fatal(err)
 	}

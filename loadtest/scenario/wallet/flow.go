@@ -148,6 +148,7 @@ func New(env Environment) *loadtest.Flow {
 		f.Control("lock-late", loadtest.NoFault, kept, "W-SIDE"),
 	}
 	cells.Add(f)
+	f.Faults = needing(seen, f.Faults)
 	return f
 }
 
@@ -177,7 +178,7 @@ var (
 // unknown, and the client's next request with the same key decides it. I-LIVE checks that
 // every key is decided. The counts alone do not show that, since a request may be left in
 // doubt several times before it is resolved once.
-var faults = needing(seen, []loadtest.FaultSpec{
+var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
 		{Evidence: "credits", Expect: loadtest.Safe, Why: "nothing was credited"},
 		{Evidence: "debits", Expect: loadtest.Safe, Why: "nothing was debited"},
@@ -211,14 +212,15 @@ var faults = needing(seen, []loadtest.FaultSpec{
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
-})
+}
 
-// needing adds a need to faults.
-func needing(n loadtest.Need, faults []loadtest.FaultSpec) []loadtest.FaultSpec {
-	for i := range faults {
-		faults[i].Needs = append([]loadtest.Need{n}, faults[i].Needs...)
+// needing returns faults with one need more.
+func needing(n loadtest.Need, faults []loadtest.FaultSpec) (more []loadtest.FaultSpec) {
+	for _, f := range faults {
+		f.Needs = append([]loadtest.Need{n}, f.Needs...)
+		more = append(more, f)
 	}
-	return faults
+	return more
 }
 
 var errNoMongo = errors.New("no MongoDB: the environment names no server")

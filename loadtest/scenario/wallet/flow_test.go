@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
 	"shop/loadtest/judge"
 	"shop/wallet"
 )
@@ -44,6 +45,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		{sound("combined", loadtest.CombinerKilled), map[string]int64{"crashes": 5, "cut_off": 1, "together": 10}},
 		{sound("combined", loadtest.CombinerPaused), map[string]int64{"pauses": 2, "outlived": 1, "together": 10}},
 		{sound("combined", loadtest.HangUp), map[string]int64{"hung_up": 50, "cut_off": 1, "together": 10}},
+		{sound("lockid", crashmatrix.Name), map[string]int64{"cells_hit": 1}},
 	} {
 		enough := map[string]int64{"overlaps": judge.OverlapsLeast, "mongo_clients": 1}
 		maps.Copy(enough, c.enough)
