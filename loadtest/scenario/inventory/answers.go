@@ -77,7 +77,7 @@ SELECT name, sku, answer AS shown
 FROM proof_summaries
 WHERE action = 'read-product' AND outcome = 'ok'
 UNION ALL
-SELECT summary.name, place.sku, COALESCE(place.shown, '{}')
+SELECT summary.name, place.sku, CASE jsonb_typeof(place.shown) WHEN 'object' THEN place.shown ELSE '{}' END
 FROM proof_summaries summary
 CROSS JOIN LATERAL (SELECT opening.sku, item.shown
                     FROM (SELECT sku, row_number() OVER (ORDER BY sku COLLATE "C") AS n FROM proof_opening) opening

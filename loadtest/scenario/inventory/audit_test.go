@@ -262,6 +262,8 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-BODY products", name: "another product was requested", replies: forgery("cup", func(r *traffic.Record) { r.Body = []byte(aPlate) }), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "a product is missing in the list", replies: altered("all", `,`+aPlate, ``), ids: []string{"all"}},
 	{check: "I-BODY products", name: "a product is twice in the list", replies: altered("all", aCup, aCup+`,`+aCup), ids: []string{"all"}},
+	{check: "I-BODY products", name: "a product in the list is null", replies: altered("all", aPlate, `null`), ids: []string{"all"}},
+	{check: "I-BODY products", name: "a product in the list is a text", replies: altered("all", aPlate, `"plate"`), ids: []string{"all"}},
 	{check: "I-BODY products", name: "the list is no list", replies: forgery("all", func(r *traffic.Record) { r.Body = []byte("[]") }), ids: []string{"all"}},
 }
 

@@ -219,8 +219,8 @@ func buyAgain(ctx context.Context, run *traffic.Run, stock []Stock) (dead []stri
 		for _, line := range lines {
 			sold[line.SKU] = true
 		}
-		if sku := lines[0].SKU; len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] && cancel[sku] == nil {
-			cancel[sku] = cancelIntent("cancel-"+r.Key, r.Client, r)
+		if len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] { // the last one: the first order is attacked later
+			cancel[lines[0].SKU] = cancelIntent("cancel-"+r.Key, r.Client, r)
 		}
 	}
 	settle := func(what string, intents []*traffic.Intent) (done []traffic.Record) {

@@ -79,6 +79,17 @@ func TestBuyAgain_AnOrderThatTheLoadCancelledIsNotCancelledAgain(t *testing.T) {
 	}
 }
 
+// Offend attacks the first order, which must still be confirmed.
+func TestBuyAgain_CancelsTheLastOrderOfAProduct(t *testing.T) {
+	run := boughtRun(t, func(string) string { return "" })
+	run.History.Intend(*buyIntent("later", 0, priced(0, 1)))
+	run.History.Add(traffic.Attempt{Key: "later", Outcome: traffic.OK, Sends: 1}, []byte(`{"id":"`+order2+`"}`))
+	buyAgain(t.Context(), run, []Stock{priced(0, 1)})
+	if first, last := run.History.Record("cancel-bought").Outcome, run.History.Record("cancel-later").Outcome; first != "" || last != traffic.OK {
+		t.Errorf("the first order: %q, the last one: %q", first, last)
+	}
+}
+
 // Each kind of forbidden request must find a service that allows everything.
 func TestOffend_EachKindIsSentAndMustBeRefused(t *testing.T) {
 	run := boughtRun(t, func(string) string { return "" })
