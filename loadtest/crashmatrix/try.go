@@ -206,10 +206,10 @@ func (a *attempt) inject(ctx context.Context) (evidence, error) {
 // settle waits until the victim has answered, and the key and its rivals are decided. Then it inspects the database, and
 // judges.
 func (a *attempt) settle(ctx context.Context) (err error) {
+	until(ctx, a.Trial.Grace(), func() bool { return a.answered(a.hit) })
 	if err := a.Trial.Replicas.Resume(a.Trial.Victim()); err != nil { // the request may have reached the step too late
 		return err
 	}
-	until(ctx, a.Trial.Grace(), func() bool { return a.answered(a.hit) })
 	a.record = a.decided(ctx, a.hit)
 	a.rival(ctx, Last)
 	for _, i := range a.rivals {
