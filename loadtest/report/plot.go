@@ -42,7 +42,7 @@ func (r result) newChart(unit string) chart {
 	for _, record := range r.Records[:r.Loaded] {
 		until = max(until, record.DecidedAt(record.Last().End))
 	}
-	c := chart{Until: seconds(until), Unit: unit, bin: max(shortest, (until/binsMost + shortest - 1).Truncate(shortest))}
+	c := chart{Lines: []line{}, Until: seconds(until), Unit: unit, bin: max(shortest, (until/binsMost + shortest - 1).Truncate(shortest))}
 	for from := time.Duration(0); from <= until; from += c.bin {
 		c.At = append(c.At, seconds(min(until, from+c.bin/2)))
 	}
