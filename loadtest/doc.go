@@ -188,7 +188,7 @@
 //     results are saved for its own tools, and no verdict depends on them (see Attack).
 //   - Time stamps are monotonic and come from one clock, that of the History.
 //   - While the last COMMIT of a killed replica is still in progress, some queries of an audit may run before
-//     it and others after it (see WaitQuiet, and waitQuiet of the wallet flow).
+//     it and others after it (see WaitQuiet of package site, for PostgreSQL and for MongoDB).
 //   - MongoDB can tell the connections of different clients apart only by the application name that the
 //     client sends: the URL of a scenario contains it.
 //

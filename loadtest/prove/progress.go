@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-// Command prove loads replicas of shop, injects faults into them and their servers, and audits the
-// databases. The documentation of package loadtest describes what a proof is.
 package main
 
 import (
