@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"shop/loadtest"
@@ -39,10 +40,17 @@ func TestSetups_EachFaultOfAFlowHasOneAndNoneIsLeftOver(t *testing.T) {
 
 func TestWidened_AControlHasNoPauseUnlessItSaysSo(t *testing.T) {
 	e := &environment{}
+	var need []string
 	for _, s := range e.matrix() {
+		if loadtest.NewResult(s, 3).NeedsPause {
+			need = append(need, s.Name())
+		}
 		if pause := widened(s, "after-guard", e.setup(s).guard); (pause != nil) != (s.Expect == loadtest.Safe || loadtest.NewResult(s, 3).NeedsPause) {
 			t.Errorf("%s: %q", s.Name(), pause)
 		}
+	}
+	if want := []string{"inventory/redis-only/redis-failover", "transfer/etcd-unfenced/lease-revoked"}; !slices.Equal(need, want) {
+		t.Errorf("the pause is needed by %q; docs/proofs.md and the comment of package loadtest name %q", need, want)
 	}
 	for _, s := range (&app{Nemesis: nemesisFlags{Count: 1}}).nemeses(e.lessons()) {
 		if widened(s, "after-guard", 1) == nil || loadtest.NewResult(s, 3).NeedsPause != (s.Expect == loadtest.Violated) {
