@@ -164,6 +164,7 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 		{"an audit of nothing", small + "audits:\n  - {name: a}\n", []string{"line 6", "one of sql, file and command"}},
 		{"an audit without a name", small + "audits:\n  - {command: [true]}\n", []string{"line 6", "name of its own"}},
 		{"an audit without a database", small + "audits:\n  - {name: a, sql: SELECT 1}\n", []string{"line 6", "needs a database"}},
+		{"a limit that is no number", small + "limits: {most_errors: NaN%}\n", []string{"line 5", "5%"}},
 		{"a limit without %", small + "limits: {most_errors: 3}\n", []string{"line 5", "5%"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -75,7 +75,7 @@ type Percent float64
 func (p *Percent) UnmarshalYAML(node *yaml.Node) error {
 	text, isPercent := strings.CutSuffix(node.Value, "%")
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !isPercent && n != 0 || n < 0 || n > 100 {
+	if err != nil || !isPercent && n != 0 || !(n >= 0 && n <= 100) { // NaN is neither
 		return fmt.Errorf("line %d: want a share such as 5%%, not %q", node.Line, node.Value)
 	}
 	*p = Percent(n / 100)
