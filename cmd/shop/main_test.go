@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	// Children die with the thread that started them, so one thread lives as long as the process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("shop/locking/servertest/daemon.serveForks"))
+	goleak.VerifyTestMain(m)
 }
 
 // shop runs the program, and returns its output.

@@ -38,8 +38,6 @@ func TestMain(m *testing.M) {
 	shopProgram, folder = testbed.Build("shop/cmd/shop")
 	goleak.VerifyTestMain(
 		m,
-		// Children die with the thread that started them, so this thread is kept for the life of the process.
-		goleak.IgnoreTopFunction("shop/locking/servertest/daemon.serveForks"),
 		goleak.Cleanup(func(status int) {
 			_ = os.RemoveAll(folder)
 			os.Exit(status)

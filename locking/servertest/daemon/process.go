@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -131,53 +130,44 @@ func Poll(limit time.Duration, try func() error) error {
 	}
 }
 
-// Spawn starts a command that gets SIGKILL when this process ends, from one thread that lives as long as this
-// process. Only Linux can do that; elsewhere Spawn only starts the command.
-func Spawn(cmd *exec.Cmd) error {
-	dieWith(cmd, syscall.SIGKILL)
+// Spawn starts a command that gets SIGKILL when this process ends. Only Linux can do that; elsewhere Spawn only starts
+// the command.
+func Spawn(cmd *exec.Cmd) error { return spawn(cmd, syscall.SIGKILL) }
+
+// spawn starts a command that gets sig when this process ends. PR_SET_PDEATHSIG fires when the thread that forked ends,
+// not the process, so that thread waits for the end of the command.
+func spawn(cmd *exec.Cmd, sig syscall.Signal) error {
+	dieWith(cmd, sig)
 	started := make(chan error)
-	forks() <- func() { started <- cmd.Start() }
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		err := cmd.Start()
+		if started <- err; err == nil {
+			awaitEnd(cmd.Process.Pid)
+		}
+	}()
 	return <-started
-}
-
-var forks = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go serveForks(work)
-	return work
-})
-
-func serveForks(work <-chan func()) {
-	runtime.LockOSThread()
-	for f := range work {
-		f()
-	}
 }
 
 // child is a command that gets a signal when this process ends.
 type child struct {
-	cmd    *exec.Cmd
 	first  Process
 	exited chan struct{} // closed when Wait has returned
 	err    error         // of Wait
 }
 
-// begin starts a command. PR_SET_PDEATHSIG fires when the thread that forked ends, not the process, so that
-// thread waits for the command.
+// begin spawns a command, and waits for it.
 func begin(cmd *exec.Cmd, sig syscall.Signal) (*child, error) {
-	dieWith(cmd, sig)
-	c, started := &child{cmd: cmd, exited: make(chan struct{})}, make(chan error)
+	if err := spawn(cmd, sig); err != nil {
+		return nil, err
+	}
+	c := &child{exited: make(chan struct{})}
+	c.first, _ = Identify(cmd.Process.Pid) // before Wait: the pid cannot have been reused
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
-		err := cmd.Start()
-		if err == nil {
-			c.first, _ = Identify(cmd.Process.Pid) // before Wait: the pid cannot have been reused
-		}
-		if started <- err; err == nil {
-			c.err = cmd.Wait()
-			close(c.exited)
-		}
+		c.err = cmd.Wait()
+		close(c.exited)
 	}()
-	return c, <-started
+	return c, nil
 }
 
 // reaper waits until its stdin closes, and then ends the process $1, paused or not, with the signal $0.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // boot identifies this boot: start times count from it, and a stack's folder may
@@ -85,6 +87,12 @@ func livesIn(pid int, program, dir string) bool {
 	}
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.TrimSuffix(exe, " (deleted)") == program
+}
+
+// awaitEnd returns when the child has ended, and leaves its status to Wait.
+func awaitEnd(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
 }
 
 // dieWith makes the kernel send sig to the command when this process ends. Go sets

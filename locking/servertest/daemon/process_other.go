@@ -78,3 +78,5 @@ func family(first Process, _, _ string) []Process {
 
 // dieWith does nothing: outside Linux only a reaper ends the servers.
 func dieWith(*exec.Cmd, syscall.Signal) {}
+
+func awaitEnd(int) {}

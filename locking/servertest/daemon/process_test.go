@@ -39,6 +39,26 @@ func TestWatch_AZombieIsGone(t *testing.T) {
 	_ = cmd.Wait()
 }
 
+// The kernel ends a child with the thread that forked it. One of the two threads may be the first of the process, which
+// never ends.
+func TestSpawn_TheThreadLivesAsLongAsTheChild(t *testing.T) {
+	for range 2 {
+		cmd := exec.Command("sleep", "300")
+		if err := Spawn(cmd); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case err := <-ended:
+			t.Errorf("the child has ended: %v", err)
+		case <-time.After(100 * time.Millisecond):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+	}
+}
+
 func TestInspect_ReadsANameThatHoldsParentheses(t *testing.T) {
 	shell, err := exec.LookPath("sleep")
 	if err != nil {
