@@ -241,7 +241,8 @@ func (t *Trial) AuditSQL(ctx context.Context, s SQL) (a Audited, err error) {
 		return a, err
 	}
 	a.Evidence = map[string]int64{"together": batches}
-	return a, s.Then(ctx, conn, &a)
+	err = s.Then(ctx, conn, &a)
+	return a, err
 }
 
 // togetherSQL counts the transactions that answered several requests.

@@ -40,10 +40,10 @@ func (h *History) Untimely(records []Record, moments map[Action]string) (wrong [
 // momentIn reads the time in a field of a JSON object.
 func momentIn(body []byte, field string) (at time.Time, err error) {
 	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return at, err
+	if err = json.Unmarshal(body, &answer); err == nil {
+		err = json.Unmarshal(answer[field], &at)
 	}
-	return at, json.Unmarshal(answer[field], &at)
+	return at, err
 }
 
 // set returns by how much the machine's clock was set between two readings, given the monotonic time that
