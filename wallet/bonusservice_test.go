@@ -87,7 +87,8 @@ func (o *bonusService) call(ctx context.Context, a wallet.BonusRequest) (bonus i
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("bonus service: %s", resp.Status)
 	}
-	return bonus, json.NewDecoder(resp.Body).Decode(&bonus)
+	err = json.NewDecoder(resp.Body).Decode(&bonus)
+	return bonus, err
 }
 
 // bonusTakes is how long a slow service takes.

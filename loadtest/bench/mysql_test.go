@@ -197,5 +197,6 @@ func mysqlStatements(ctx context.Context) (n float64, err error) {
 	}
 	defer db.Close()
 	var name string
-	return n, db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n)
+	err = db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n)
+	return n, err
 }

@@ -150,7 +150,8 @@ func transactions(table string) func(context.Context, place) (int, error) {
 			return 0, err
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
-		return n, conn.QueryRow(ctx, "SELECT count(DISTINCT xmin::text) FROM "+table).Scan(&n)
+		err = conn.QueryRow(ctx, "SELECT count(DISTINCT xmin::text) FROM "+table).Scan(&n)
+		return n, err
 	}
 }
 

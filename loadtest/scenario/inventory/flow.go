@@ -81,26 +81,7 @@ func New() *loadtest.Flow {
 			{Code: "I-SOLD", Name: "all-sold", Means: "no stock is left of a product whose demand exceeded it"},
 		}),
 		Evidence: evidence,
-		Shown: loadtest.Shown{
-			Guard: "CHECK (stock >= 0)",
-			Workload: func(p traffic.Plan) string {
-				return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
-			},
-			Summary: summary,
-			Gauge: func(r loadtest.Result) loadtest.Gauge {
-				return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
-			},
-			Curves: []loadtest.Curve{
-				{Name: "after all orders", Of: func(s judge.Sample) int64 { return s.Total().True }},
-				{Name: "in the table", Dashed: true, Of: func(s judge.Sample) int64 { return s.Total().Says }},
-			},
-			Words: loadtest.Words{
-				Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",
-				Gauge:    "sold, of the stock", Done: "bought",
-				Levels: "Units left: dashed, the stock in the table; solid, the stock after all orders. They must be one line, and never go below 0.",
-				Note:   "The mark in a bar is the whole stock; red is what was sold beyond it.",
-			},
-		},
+		Shown:    shown,
 	}
 	// The controls must be violated, or show that the fault causes the violation:
 	// redis-only is safe as long as its lock is not lost.
@@ -114,6 +95,28 @@ func New() *loadtest.Flow {
 	}
 	cells.Add(f)
 	return f
+}
+
+// shown is what the report shows of purchases.
+var shown = loadtest.Shown{
+	Guard: "CHECK (stock >= 0)",
+	Workload: func(p traffic.Plan) string {
+		return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
+	},
+	Summary: summary,
+	Gauge: func(r loadtest.Result) loadtest.Gauge {
+		return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
+	},
+	Curves: []loadtest.Curve{
+		{Name: "after all orders", Of: func(s judge.Sample) int64 { return s.Total().True }},
+		{Name: "in the table", Dashed: true, Of: func(s judge.Sample) int64 { return s.Total().Says }},
+	},
+	Words: loadtest.Words{
+		Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",
+		Gauge:    "sold, of the stock", Done: "bought",
+		Levels: "Units left: dashed, the stock in the table; solid, the stock after all orders. They must be one line, and never go below 0.",
+		Note:   "The mark in a bar is the whole stock; red is what was sold beyond it.",
+	},
 }
 
 // evidence says what the numbers of a result count.

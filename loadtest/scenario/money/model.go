@@ -106,7 +106,8 @@ func (v *View) Does(s linear.Step, change func(*Books) bool) {
 	v.Steps = append(v.Steps, s.Does(func(s linear.State) (linear.State, bool) {
 		was := s.(Books)
 		b := Books{slices.Clone(was.Accounts), slices.Clone(was.Deals)}
-		return b, change(&b)
+		ok := change(&b)
+		return b, ok
 	}))
 }
 
