@@ -33,7 +33,7 @@ type Config struct {
 // New validates cfg and returns a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {
 	db, err := pgtx.New(pgtx.Config{
-		Pool: cfg.Pool, Guards: []string{"products_stock_check", "purchased_within_limit"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
+		Pool: cfg.Pool, Guards: []string{"products_stock_check", "stock_slots_units_check", "purchased_within_limit"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)

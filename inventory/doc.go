@@ -10,8 +10,8 @@
 // what cost, and does it still hold when a server is killed, a client disconnects, a
 // connection breaks, or the lock service loses its data?
 //
-// The package has ten answers, one file each: naive, redis-only, redis+row, combined,
-// row, atomic, optimistic, serializable, advisory, advisory-try. Strategies
+// The package has eleven answers, one file each: naive, redis-only, redis+row, combined,
+// row, atomic, optimistic, serializable, advisory, advisory-try, slots. Strategies
 // lists which are correct. The default is redis+row, the double lock:
 //
 //	the lock makes it fast, the database makes it right
@@ -30,14 +30,15 @@
 // # The order of locks
 //
 // A transaction that takes several locks takes them in this order, which prevents
-// deadlocks. This holds for the ten strategies, for Cancel, and for redis+row without Redis.
+// deadlocks. This holds for all strategies, for Cancel, and for redis+row without Redis.
 //
 //	1  the lock store's keys            all or none, by sku
 //	2  advisory locks                   by their number
 //	3  rows of products                 by sku, in byte order: the order of Go strings and of COLLATE "C". The rows of
 //	                                    purchased, which count for a limit, are written under the row of their product
-//	4  the row of the order             Cancel only
-//	5  the idempotency key              its INSERT waits for a transaction that inserts the same key
+//	4  rows of stock_slots              by sku and slot. A purchase that has picked one waits for no other row
+//	5  the row of the order             Cancel only
+//	6  the idempotency key              its INSERT waits for a transaction that inserts the same key
 //
 // A statement that waited for a lock still reads its snapshot from before the wait,
 // except for the row that it locked. So the next statement reads what the lock protects.
@@ -88,6 +89,7 @@
 //	A18  the same products in opposite orders   sorted before anything is locked; 40P01 is retried
 //	A19  PostgreSQL stops answering             its own timeouts do not reach the client: ErrBusy after
 //	                                            pgtx.Limit, or unknown if a COMMIT was sent
+//	A20  all slots of a product are locked      not "sold out", since their buyers may roll back: slots waits for them
 //
 // The last line of defence is CHECK (stock >= 0) under a relative write: if a lock is
 // missing, the table refuses to sell the last unit twice. Each refusal is counted (GuardTripped).

@@ -26,7 +26,7 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            JOIN orders o ON o.id = l.order_id
            WHERE o.status = 'confirmed'
            GROUP BY l.sku) bought ON bought.sku = p.sku
-WHERE p.stock <> COALESCE(put.units, 0) - COALESCE(bought.units, 0);
+WHERE p.stock + units_in_slots(p.sku) <> COALESCE(put.units, 0) - COALESCE(bought.units, 0);
 
 -- name: S1 movements
 -- finds: product whose stock is not the sum of its movements
@@ -35,11 +35,13 @@ FROM products p
 LEFT JOIN (SELECT sku, sum(quantity) AS units
            FROM stock_movements
            GROUP BY sku) moved ON moved.sku = p.sku
-WHERE p.stock <> COALESCE(moved.units, 0);
+WHERE p.stock + units_in_slots(p.sku) <> COALESCE(moved.units, 0);
 
 -- name: S1 negative
 -- finds: product with less than nothing
-SELECT sku FROM products WHERE stock < 0;
+SELECT sku FROM products WHERE stock < 0
+UNION
+SELECT sku FROM stock_slots WHERE units < 0;
 
 -- name: S1 pairs
 -- finds: order whose line did not move the stock it should have, or that moved stock without a line

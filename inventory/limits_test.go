@@ -350,14 +350,25 @@ func TestLimit_IsSetWhileAPurchaseIsAtWork(t *testing.T) {
 // limit is removed. The audit finds both, until the trigger counts anew.
 func TestLimit_OfAPurchaseThatReadsWithoutARowLockIsCountedAnew(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"naive", "redis-only", "advisory", "advisory-try"} {
+	for _, strategy := range []string{"naive", "redis-only", "advisory", "advisory-try", "slots"} {
 		for _, isSet := range []bool{true, false} {
+			if strategy == "slots" && !isSet {
+				continue // it locks the row of a product with a limit
+			}
 			pause, reached, resume := locktest.PauseAt(inventory.AfterGuard)
 			s := openWithRedis(t, inventory.Config{Strategy: strategy, Failpoint: pause})
 			sku := fmt.Sprintf("%s %v", strategy, isSet) // unique among tests: all schemas share advisory locks
 			limit := func(most any) { s.Exec(`UPDATE products SET client_max = $1 WHERE sku = $2`, most, sku) }
 			first, second := any(2), any(nil)
-			if s.stock(sku, 10); !isSet {
+			if s.stock(sku, 10); strategy == "slots" { // its first purchase divides the stock, under the row lock
+				cfg := s.cfg
+				cfg.Failpoint = nil
+				first, _ := s.another(cfg)
+				if _, err := first.Buy(t.Context(), newRequest(), one(sku)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !isSet {
 				limit(first)
 				first, second = second, first
 			}

@@ -94,13 +94,13 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		Full bool // no room for the units
 	}
 	stocks := pgtx.QueueRows[stock](tx, `
-		SELECT p.sku, p.stock > 9223372036854775807 - l.quantity
+		SELECT p.sku, p.stock > 9223372036854775807 - l.quantity - units_in_slots(p.sku)
 		FROM products p
 		JOIN order_lines l ON l.sku = p.sku
 		JOIN orders o ON o.id = l.order_id
 		WHERE o.id = $1 AND o.client_id = $2
 		ORDER BY p.sku
-		FOR UPDATE OF p`, id, client)
+		FOR NO KEY UPDATE OF p`, id, client)
 	// Then the order, in a statement after the wait, so that it sees a cancel committed during the wait.
 	type row struct {
 		Status    Status

@@ -36,8 +36,7 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	if len(lines) < 1 || len(lines) > LinesMax {
 		return nil, fmt.Errorf("%w: %d lines, want 1 to %d", ErrInvalid, len(lines), LinesMax)
 	}
-	// Byte order, as in the sku column's COLLATE "C". If two purchases locked the
-	// same rows in different orders, they could deadlock.
+	// Byte order, as in the sku column's COLLATE "C": purchases that lock rows in different orders could deadlock.
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })
 	p := &purchase{Op: &pgtx.Op{Request: req, Label: strategy}, lines: sorted}
 	for i, l := range sorted {

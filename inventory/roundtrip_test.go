@@ -17,7 +17,7 @@ func TestBuy_RoundTrips(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]int{
 		"naive": 3, "redis-only": 3, "redis+row": 3, "row": 3, "atomic": 3,
-		"optimistic": 4, "serializable": 3, "advisory": 3, "advisory-try": 3,
+		"optimistic": 4, "serializable": 3, "advisory": 3, "advisory-try": 3, "slots": 3,
 	} {
 		s := openWithRedis(t, inventory.Config{Strategy: strategy})
 		cfg := s.cfg

@@ -42,6 +42,7 @@ var methods = []method{
 	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts purchases that no serial order explains, and they run again"}, (*Service).serializable, nil, false},
 	{Strategy{"advisory", true, postgres, "pg_advisory_xact_lock on a hash of the sku: buyers queue, no row is locked while they wait"}, (*Service).advisory, nil, false},
 	{Strategy{"advisory-try", true, postgres, "advisory with pg_try_advisory_xact_lock: a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil, false},
+	{Strategy{"slots", true, postgres, "FOR UPDATE SKIP LOCKED: the stock is divided into rows, and a buyer skips those that others have locked"}, (*Service).slots, nil, false},
 }
 
 const nameCombined = "combined" // for the products of Config.Hot

@@ -29,6 +29,7 @@ func ExampleStrategies() {
 	// serializable safe   [postgres]
 	// advisory     safe   [postgres]
 	// advisory-try safe   [postgres]
+	// slots        safe   [postgres]
 }
 
 func TestStrategies_HaveAReason(t *testing.T) {

@@ -36,7 +36,7 @@ type serveCmd struct {
 type lockSettings struct {
 	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
 	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0, or its Sentinels, as in redis://host:26379/0?master_name=NAME&addr=host2:26379. Needed by strategies that lock there."`
-	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken: redis+row, combined, row, atomic, optimistic, serializable, advisory or advisory-try. The lab has more."`
+	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken: redis+row, combined, row, atomic, optimistic, serializable, advisory, advisory-try or slots. The lab has more."`
 	Hot        []string      `name:"hot-products" env:"SHOP_HOT_PRODUCTS" placeholder:"SKU" help:"Products that are bought with the strategy combined: one transaction for all buyers that wait. Needs Redis."`
 	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock of stock outlives its holder."`
 }

@@ -15,7 +15,7 @@ CREATE TABLE purchased (
 -- A product gets its first limit, or loses it, by UPDATE: what was sold before is counted. A client that has more
 -- than the limit keeps it. The trigger runs under the row lock, and its statements see what was committed
 -- during the wait for it. With a new version, optimistic purchases that have read the old limit run again.
--- With advisory, advisory-try, naive and redis-only they do not run again: the count is wrong, and the audit says so,
+-- With advisory, advisory-try, naive, redis-only and slots they do not run again: the count is wrong, and the audit says so,
 -- until the limit is removed and set again.
 -- A replica of the version before counts nothing: give no limit before it is stopped.
 -- +goose StatementBegin

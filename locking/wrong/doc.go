@@ -31,7 +31,7 @@
 //	the session (A4)                     deadlock looks like the end of it
 //	Book: FOR UPDATE of a row that is    two find no row, and both insert one      pglock.XactLock, or a unique key
 //	not there
-//	TakeUnit: "sold out" while all       buyers are turned away from stock that    inventory/units
+//	TakeUnit: "sold out" while all       buyers are turned away from stock that    inventory, slots
 //	units are locked (E6)                is not sold
 //	LockUser: one row for everything     unrelated work waits, also for foreign    a key for each thing; FOR NO KEY
 //	                                     keys                                      UPDATE

@@ -64,7 +64,7 @@
 // each click. The page of patterns is docs/patterns.md, with a measurement of each lock, guard and piece of work that
 // needs nothing but a store of the shop; the other rows say why they have none (unmeasured.go). Its links to code lead
 // to the files of the checkout in which the server was started, and are paths elsewhere (code.go).
-// A measurement has tables, keys and files of its own: the schemas public_patterns and public_patterns_transfer, the
-// prefix of the locks with -patterns after it, and the collections lab_patterns, lab_guards and lab_increments. They
-// stay, and the next measurement uses them again.
+// A measurement has tables, keys and files of its own: the schemas public_patterns, public_patterns_inventory and
+// public_patterns_transfer, the prefix of the locks with -patterns after it, and the collections lab_patterns, lab_guards
+// and lab_increments. They stay, and the next measurement uses them again.
 package lab

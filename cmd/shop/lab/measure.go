@@ -102,7 +102,7 @@ var measurements = []measurement{
 	{"guard-redis", "Guard in Redis", "Redis", onKey(guardKey)},
 	{"combined", "E2", "Redis", partOfRedis(redislock.New, combined)},
 	{"idempotent", "E4", "PostgreSQL", openIdempotent},
-	{"units", "E6", "PostgreSQL", openUnits},
+	{"slots", "E6", "PostgreSQL", openSlots},
 }
 
 // measured is what a measurement found.

@@ -11,10 +11,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"shop/inventory/units"
+	"shop/inventory"
 	"shop/locking"
 	"shop/locking/combine"
 	"shop/locking/driver"
@@ -52,26 +53,23 @@ func openTryLease(ctx context.Context, cfg Config) (subject, error) {
 	}}, nil
 }
 
-// openUnits takes one of a hundred units. Then it is put back.
-func openUnits(ctx context.Context, cfg Config) (subject, error) {
-	pool, err := openTables(ctx, cfg)
+// openSlots buys a unit after another.
+func openSlots(ctx context.Context, cfg Config) (subject, error) {
+	pool, err := lessonPool(ctx, cfg, "inventory", inventory.Migrate)
 	if err != nil {
 		return subject{}, err
 	}
-	_, err = pool.Exec(ctx, units.Schema+`;
-		TRUNCATE stock_units;
-		INSERT INTO stock_units (sku) SELECT '`+measuredKey+`' FROM generate_series(1, 100);
-		ANALYZE stock_units`)
+	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "slots"})
+	if err == nil {
+		_, err = service.AddProduct(ctx, inventory.Product{SKU: measuredKey, Name: measuredKey, Currency: "EUR", Stock: 1 << 40})
+	}
 	if err != nil {
 		pool.Close()
 		return subject{}, err
 	}
-	order := uuid.New()
-	return subject{before: func(ctx context.Context) error {
-		_, err := pool.Exec(ctx, `UPDATE stock_units SET order_id = NULL WHERE order_id = $1`, order)
+	return subject{once: func(ctx context.Context) error {
+		_, err := service.Buy(ctx, newRequest(), []inventory.Line{{SKU: measuredKey, Quantity: 1}})
 		return err
-	}, once: func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return units.Take(ctx, tx, measuredKey, 1, order) })
 	}, close: pool.Close}, nil
 }
 
@@ -194,20 +192,7 @@ func openTransfer(ctx context.Context, cfg Config) (_ subject, err error) {
 		return subject{}, err
 	}
 	closers = append(closers, store.Close)
-	shop, err := smallPool(ctx, cfg.PostgresURL)
-	if err != nil {
-		return subject{}, err
-	}
-	defer shop.Close()
-	s := site{Config: cfg, db: shop}
-	if err := shop.QueryRow(ctx, `SELECT current_schema() || '_patterns_transfer'`).Scan(&s.name); err != nil {
-		return subject{}, err
-	}
-	tablesURL, err := makeTables(ctx, s, transfer.Migrate)
-	if err != nil {
-		return subject{}, err
-	}
-	pool, err := smallPool(ctx, tablesURL)
+	pool, err := lessonPool(ctx, cfg, "transfer", transfer.Migrate)
 	if err != nil {
 		return subject{}, err
 	}
@@ -227,4 +212,22 @@ func openTransfer(ctx context.Context, cfg Config) (_ subject, err error) {
 		_, err := service.Transfer(ctx, newRequest(), move)
 		return err
 	}, close: closeAll}, nil
+}
+
+// lessonPool connects to the tables of a lesson, which begin empty.
+func lessonPool(ctx context.Context, cfg Config, lesson string, migrate func(ctx context.Context, databaseURL string) error) (*pgxpool.Pool, error) {
+	shop, err := smallPool(ctx, cfg.PostgresURL)
+	if err != nil {
+		return nil, err
+	}
+	defer shop.Close()
+	s := site{Config: cfg, db: shop}
+	if err := shop.QueryRow(ctx, `SELECT current_schema() || '_patterns_' || $1::text`, lesson).Scan(&s.name); err != nil {
+		return nil, err
+	}
+	tablesURL, err := makeTables(ctx, s, migrate)
+	if err != nil {
+		return nil, err
+	}
+	return smallPool(ctx, tablesURL)
 }

@@ -41,7 +41,7 @@ func dropPatterns(t testing.TB, databaseURL string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	for _, name := range []string{"_patterns", "_patterns_transfer"} {
+	for _, name := range []string{"_patterns", "_patterns_inventory", "_patterns_transfer"} {
 		schema := pgx.Identifier{conn.Config().RuntimeParams["search_path"] + name}.Sanitize()
 		if _, err := conn.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 			t.Error(err)

@@ -183,6 +183,7 @@ var violations = []violation{
 	{check: "I-ONCE orders", name: "used again after years, while its answer was still stored", sql: `UPDATE orders SET idempotency_key = 'k1', created_at = created_at + interval '2 years' WHERE id = '` + order2 + `'`, ids: []string{client + " k1"}},
 	{check: "S1 lines", name: "lost update: sold, but still in stock", sql: `UPDATE products SET stock = 9 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S1 lines", name: "stock of a product that no order names", sql: `UPDATE products SET stock = 5 WHERE sku = 'bowl'`, ids: []string{"bowl"}},
+	{check: "S1 lines", name: "units in a slot that no order names", sql: `INSERT INTO stock_slots VALUES ('bowl', 0, 5)`, ids: []string{"bowl"}},
 	{check: "S1 lines", name: "stock without any movement", sql: `INSERT INTO products (sku, name, price, currency, stock) VALUES ('fork', 'Fork', 1, 'EUR', 1)`, ids: []string{"fork"}},
 	{check: "S1 lines", name: "cancelled, but not returned", sql: `UPDATE products SET stock = 3 WHERE sku = 'plate'`, ids: []string{"plate"}},
 	{check: "S1 lines", name: "returned, but not cancelled", sql: `UPDATE orders SET status = 'confirmed', cancelled_at = NULL WHERE id = '` + order3 + `'`, ids: []string{"plate"}},
@@ -193,6 +194,8 @@ INSERT INTO order_lines VALUES ('00000000-0000-0000-0000-000000000009', 'bowl', 
 	{check: "S1 movements", name: "no movement at all", sql: `DELETE FROM stock_movements WHERE sku = 'plate'`, ids: []string{"plate"}},
 	{check: "S1 movements", name: "stock changed by hand", sql: `UPDATE products SET stock = stock + 1`, ids: []string{"bowl", "cup", "plate"}},
 	{check: "S1 negative", name: "a negative amount", sql: `ALTER TABLE products DROP CONSTRAINT products_stock_check; UPDATE products SET stock = -1 WHERE sku = 'bowl'`, ids: []string{"bowl"}},
+	{check: "S1 movements", name: "units lost from a slot", sql: `UPDATE products SET stock = 0 WHERE sku = 'cup'; INSERT INTO stock_slots VALUES ('cup', 0, 6)`, ids: []string{"cup"}},
+	{check: "S1 negative", name: "a negative amount in a slot", sql: `ALTER TABLE stock_slots DROP CONSTRAINT stock_slots_units_check; INSERT INTO stock_slots VALUES ('bowl', 0, -1)`, ids: []string{"bowl"}},
 	{check: "S1 pairs", name: "two errors that cancel out in the sums per product", sql: `
 UPDATE stock_movements SET quantity = -1 WHERE order_id = '` + order1 + `';
 UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND sku = 'cup'`, ids: []string{order1, order2}},

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+package inventory
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"shop/locking/idempotency/pgtx"
+)
+
+// slotCount is how many buyers of a product need not wait for each other.
+const slotCount = 16
+
+// slots takes units from one of several rows of a product, and skips the rows that other buyers have locked. Right.
+//
+// FOR UPDATE of one row lets one buyer in at a time. But buyers want any unit, not the same one: FOR UPDATE SKIP LOCKED
+// gives each a row that no other transaction has locked. Queues in PostgreSQL take their jobs so, and Shopify takes stock so
+// (2026), with a row for each unit. Here a row has a number of units.
+//
+// "All rows are locked" is not "sold out": their buyers may roll back. A buyer who finds no row runs again and waits: for the
+// row of the product, where such buyers meet, and if there is still no row, for all rows. It then divides what is left, and
+// what was returned, over the rows again. So the end of a stock, and an order of many units, is as slow as with row.
+//
+// Units in slots are for this strategy alone: all replicas that sell a product must use it. To end it, stop them, and run
+//
+//	UPDATE products SET stock = stock + units_in_slots(sku); DELETE FROM stock_slots
+//
+// in one transaction.
+func (s *Service) slots(ctx context.Context, p *purchase) (Reply, error) {
+	waits := false
+	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
+		// The row of a product with a purchase limit is locked for the counts. FOR UPDATE would also stop buyers who do
+		// not lock the row, at the foreign keys to it.
+		tx.Queue(`
+			SELECT
+			FROM products
+			WHERE sku = ANY($1) AND (client_max IS NOT NULL OR $2)
+			ORDER BY sku
+			FOR NO KEY UPDATE`, p.skus, waits)
+		picked := p.pick(tx)
+		items, err := p.readSlots(ctx, tx, picked)
+		if err != nil {
+			return Reply{}, err
+		}
+		if err := tx.Step(ctx, AfterGuard); err != nil {
+			return Reply{}, err
+		}
+		order, err := p.decide(items)
+		if err != nil {
+			return Reply{}, err
+		}
+		switch {
+		case pickedAll(picked):
+		case !waits: // a transaction that waits for the row of the product must hold no slot
+			waits = true
+			return Reply{}, pgtx.ErrRetry
+		default:
+			tx.Queue(`SELECT FROM stock_slots WHERE sku = ANY($1) ORDER BY sku, slot FOR UPDATE`, p.skus)
+			if items, err = p.readSlots(ctx, tx, picked); err != nil {
+				return Reply{}, err
+			}
+			if order, err = p.decide(items); err != nil {
+				return Reply{}, err
+			}
+			p.divide(tx, items)
+		}
+		return s.record(ctx, tx, p, items, order)
+	})
+}
+
+// pick queues one statement for each line. It takes the units from a slot that has enough of them, if one is not locked.
+func (p *purchase) pick(tx *pgtx.Tx) (picked []*pgconn.CommandTag) {
+	for _, l := range p.lines {
+		// MATERIALIZED: one slot is picked once, whatever the plan is. A subquery promises no such thing.
+		picked = append(picked, tx.Queue(`
+			WITH free AS MATERIALIZED (
+				SELECT slot
+				FROM stock_slots
+				WHERE sku = $1 AND units >= $2
+				ORDER BY random()
+				LIMIT 1
+				FOR UPDATE SKIP LOCKED)
+			UPDATE stock_slots
+			SET units = units - $2
+			WHERE sku = $1 AND slot = (SELECT slot FROM free)`, l.SKU, l.Quantity))
+	}
+	return picked
+}
+
+func pickedAll(picked []*pgconn.CommandTag) bool {
+	for _, tag := range picked {
+		if tag.RowsAffected() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// readSlots sends all queued statements, and reads the products with all their units: those that this purchase has picked,
+// and those in slots that others have locked. It is a statement of its own: one that waited for a lock would read the
+// other table as it was before the wait.
+func (p *purchase) readSlots(ctx context.Context, tx *pgtx.Tx, picked []*pgconn.CommandTag) ([]item, error) {
+	items, err := pgtx.Select[item](ctx, tx, `
+		SELECT sku, price, currency, stock + units_in_slots(sku), version, client_max, now()
+		FROM products
+		WHERE sku = ANY($1)`, p.skus)
+	for n, l := range p.lines {
+		if i := find(items, l.SKU); i != nil && picked[n].RowsAffected() > 0 {
+			i.Stock += l.Quantity
+		}
+	}
+	return items, err
+}
+
+// divide queues the writes that put all units of the products into slots, less those that are bought.
+func (p *purchase) divide(tx *pgtx.Tx, items []item) {
+	for _, l := range p.lines {
+		left := find(items, l.SKU).Stock - l.Quantity
+		tx.Queue(`UPDATE products SET stock = 0, version = version + 1 WHERE sku = $1`, l.SKU)
+		tx.Queue(`
+			INSERT INTO stock_slots (sku, slot, units)
+			SELECT $1, n, $2::bigint / $3 + (n < $2::bigint % $3)::integer
+			FROM generate_series(0, $3::integer - 1) AS n
+			ON CONFLICT (sku, slot) DO UPDATE
+			SET units = EXCLUDED.units`, l.SKU, left, slotCount)
+	}
+	tx.KeyHere()
+}
