@@ -61,6 +61,9 @@ func New(cfg Config) (*Service, error) {
 		if _, err := s.find(nameCombined); err != nil {
 			return nil, err
 		}
+		if cfg.Strategy == nameSlots {
+			return nil, fmt.Errorf("inventory: Config.Hot with %q: to %q a product is sold out while its units are in slots", nameSlots, nameCombined)
+		}
 	}
 	if s.method, err = s.find(cfg.Strategy); err != nil || cfg.Locks == nil {
 		return s, err

@@ -16,7 +16,7 @@
 -- name: S1 lines
 -- finds: product whose stock is not what was put there minus what was bought
 SELECT p.sku
-FROM products p
+FROM products_with_slots p
 LEFT JOIN (SELECT sku, sum(quantity) AS units
            FROM stock_movements
            WHERE kind IN ('opening', 'restock')
@@ -26,16 +26,16 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            JOIN orders o ON o.id = l.order_id
            WHERE o.status = 'confirmed'
            GROUP BY l.sku) bought ON bought.sku = p.sku
-WHERE p.stock + units_in_slots(p.sku) <> COALESCE(put.units, 0) - COALESCE(bought.units, 0);
+WHERE p.stock <> COALESCE(put.units, 0) - COALESCE(bought.units, 0);
 
 -- name: S1 movements
 -- finds: product whose stock is not the sum of its movements
 SELECT p.sku
-FROM products p
+FROM products_with_slots p
 LEFT JOIN (SELECT sku, sum(quantity) AS units
            FROM stock_movements
            GROUP BY sku) moved ON moved.sku = p.sku
-WHERE p.stock + units_in_slots(p.sku) <> COALESCE(moved.units, 0);
+WHERE p.stock <> COALESCE(moved.units, 0);
 
 -- name: S1 negative
 -- finds: product with less than nothing

@@ -35,7 +35,7 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 			CREATE TABLE order_keys (LIKE idempotency_keys INCLUDING ALL);
 			INSERT INTO order_keys SELECT * FROM idempotency_keys;
 			DELETE FROM idempotency_keys;
-			DROP FUNCTION units_in_slots;
+			DROP VIEW products_with_slots;
 			DROP TABLE stock_slots, daily_sales, roll_ups;
 			DROP INDEX stock_movements_by_time;
 			DROP TRIGGER count_purchased ON products;
@@ -140,7 +140,7 @@ func TestMigrate_ADayThatIsHalfDoneBeginsAgain(t *testing.T) {
 	d.Exec(`
 		ALTER TABLE roll_ups DROP upto_time, DROP upto_id, ADD upto text COLLATE "C" NOT NULL DEFAULT '';
 		ALTER TABLE daily_sales ALTER units TYPE bigint, ALTER revenue TYPE bigint;
-		DROP FUNCTION units_in_slots;
+		DROP VIEW products_with_slots;
 		DROP TABLE stock_slots;
 		DROP INDEX stock_movements_by_time;
 		CREATE INDEX stock_movements_time ON stock_movements USING brin (created_at);

@@ -89,12 +89,8 @@ func (s *Service) cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order, now time.Time, err error) {
 	// The products first, as in every purchase. They can be found without a lock,
 	// because the lines of an order never change.
-	type stock struct {
-		SKU  string
-		Full bool // no room for the units
-	}
-	stocks := pgtx.QueueRows[stock](tx, `
-		SELECT p.sku, p.stock > 9223372036854775807 - l.quantity - units_in_slots(p.sku)
+	tx.Queue(`
+		SELECT
 		FROM products p
 		JOIN order_lines l ON l.sku = p.sku
 		JOIN orders o ON o.id = l.order_id
@@ -114,11 +110,16 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		FROM orders
 		WHERE id = $1 AND client_id = $2
 		FOR UPDATE`, id, client)
-	lines, err := pgtx.Select[OrderLine](ctx, tx, `
-		SELECT sku, quantity, unit_price
-		FROM order_lines
-		WHERE order_id = $1
-		ORDER BY sku`, id)
+	type line struct {
+		OrderLine
+		Full bool // no room in the stock for the units
+	}
+	lines, err := pgtx.Select[line](ctx, tx, `
+		SELECT l.sku, l.quantity, l.unit_price, p.stock > 9223372036854775807 - l.quantity
+		FROM order_lines l
+		JOIN products_with_slots p ON p.sku = l.sku
+		WHERE l.order_id = $1
+		ORDER BY l.sku`, id)
 	if err != nil {
 		return Order{}, now, err
 	}
@@ -129,12 +130,13 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		return Order{}, now, fmt.Errorf("%w: order %s", ErrNotFound, id)
 	}
 	r := (*found)[0]
-	for _, s := range *stocks {
-		if s.Full && r.Status != Cancelled {
-			return Order{}, now, fmt.Errorf("%w: %q", ErrStockLimit, s.SKU)
+	o = Order{ID: id, Client: client, Status: r.Status, Total: r.Total, Currency: r.Currency, CreatedAt: r.CreatedAt.UTC()}
+	for _, l := range lines {
+		if l.Full && r.Status != Cancelled {
+			return Order{}, now, fmt.Errorf("%w: %q", ErrStockLimit, l.SKU)
 		}
+		o.Lines = append(o.Lines, l.OrderLine)
 	}
-	o = Order{ID: id, Client: client, Status: r.Status, Lines: lines, Total: r.Total, Currency: r.Currency, CreatedAt: r.CreatedAt.UTC()}
 	return o, r.Now.UTC(), nil
 }
 

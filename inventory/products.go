@@ -46,7 +46,7 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 
 // Products lists all products, ordered by sku.
 func (s *Service) Products(ctx context.Context) ([]Product, error) {
-	products, err := s.products(ctx, `SELECT sku, name, price, currency, stock + units_in_slots(sku), client_max FROM products ORDER BY sku`)
+	products, err := s.products(ctx, `SELECT sku, name, price, currency, stock, client_max FROM products_with_slots ORDER BY sku`)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: list products: %w", err)
 	}
@@ -58,7 +58,7 @@ func (s *Service) Product(ctx context.Context, sku string) (Product, error) {
 	if checkSKU(sku) != nil { // PostgreSQL would refuse the bytes
 		return Product{}, &UnknownSKUError{SKU: sku}
 	}
-	found, err := s.products(ctx, `SELECT sku, name, price, currency, stock + units_in_slots(sku), client_max FROM products WHERE sku = $1`, sku)
+	found, err := s.products(ctx, `SELECT sku, name, price, currency, stock, client_max FROM products_with_slots WHERE sku = $1`, sku)
 	switch {
 	case err != nil:
 		return Product{}, fmt.Errorf("inventory: product %q: %w", sku, err)

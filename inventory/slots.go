@@ -4,11 +4,14 @@ package inventory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"shop/locking/idempotency/pgtx"
 )
+
+const nameSlots = "slots"
 
 // slotCount is how many buyers of a product need not wait for each other.
 const slotCount = 16
@@ -20,16 +23,17 @@ const slotCount = 16
 // (2026), with a row for each unit. Here a row has a number of units.
 //
 // "All rows are locked" is not "sold out": their buyers may roll back. A buyer who finds no row runs again and waits: for the
-// row of the product, where such buyers meet, and if there is still no row, for all rows. It then divides what is left, and
-// what was returned, over the rows again. So the end of a stock, and an order of many units, is as slow as with row.
+// row of the product, where such buyers meet, and if there is still no row, for all slots. It then divides what is left, and
+// what was returned, into new ones. So the end of a stock, and an order of many units, is as slow as with row.
 //
-// Units in slots are for this strategy alone: all replicas that sell a product must use it. To end it, stop them, and run
+// Units in slots are for this strategy alone: to any other the product is sold out. All replicas that sell it must use slots.
+// To end that, stop them, and run in one transaction
 //
-//	UPDATE products SET stock = stock + units_in_slots(sku); DELETE FROM stock_slots
-//
-// in one transaction.
+//	LOCK TABLE products, stock_slots;
+//	UPDATE products p SET stock = s.stock FROM products_with_slots s WHERE s.sku = p.sku;
+//	DELETE FROM stock_slots
 func (s *Service) slots(ctx context.Context, p *purchase) (Reply, error) {
-	waits := false
+	waits := false // the only thing that an attempt leaves to the next one
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		// The row of a product with a purchase limit is locked for the counts. FOR UPDATE would also stop buyers who do
 		// not lock the row, at the foreign keys to it.
@@ -51,20 +55,14 @@ func (s *Service) slots(ctx context.Context, p *purchase) (Reply, error) {
 		if err != nil {
 			return Reply{}, err
 		}
-		switch {
-		case pickedAll(picked):
-		case !waits: // a transaction that waits for the row of the product must hold no slot
-			waits = true
-			return Reply{}, pgtx.ErrRetry
-		default:
-			tx.Queue(`SELECT FROM stock_slots WHERE sku = ANY($1) ORDER BY sku, slot FOR UPDATE`, p.skus)
-			if items, err = p.readSlots(ctx, tx, picked); err != nil {
+		if slices.ContainsFunc(picked, func(tag *pgconn.CommandTag) bool { return tag.RowsAffected() == 0 }) {
+			if !waits { // whoever waits for the row of a product must hold no slot of it
+				waits = true
+				return Reply{}, pgtx.ErrRetry
+			}
+			if items, order, err = p.divide(ctx, tx, picked); err != nil {
 				return Reply{}, err
 			}
-			if order, err = p.decide(items); err != nil {
-				return Reply{}, err
-			}
-			p.divide(tx, items)
 		}
 		return s.record(ctx, tx, p, items, order)
 	})
@@ -89,22 +87,12 @@ func (p *purchase) pick(tx *pgtx.Tx) (picked []*pgconn.CommandTag) {
 	return picked
 }
 
-func pickedAll(picked []*pgconn.CommandTag) bool {
-	for _, tag := range picked {
-		if tag.RowsAffected() == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // readSlots sends all queued statements, and reads the products with all their units: those that this purchase has picked,
-// and those in slots that others have locked. It is a statement of its own: one that waited for a lock would read the
-// other table as it was before the wait.
+// and those in slots that others have locked.
 func (p *purchase) readSlots(ctx context.Context, tx *pgtx.Tx, picked []*pgconn.CommandTag) ([]item, error) {
 	items, err := pgtx.Select[item](ctx, tx, `
-		SELECT sku, price, currency, stock + units_in_slots(sku), version, client_max, now()
-		FROM products
+		SELECT sku, price, currency, stock, version, client_max, now()
+		FROM products_with_slots
 		WHERE sku = ANY($1)`, p.skus)
 	for n, l := range p.lines {
 		if i := find(items, l.SKU); i != nil && picked[n].RowsAffected() > 0 {
@@ -114,17 +102,40 @@ func (p *purchase) readSlots(ctx context.Context, tx *pgtx.Tx, picked []*pgconn.
 	return items, err
 }
 
-// divide queues the writes that put all units of the products into slots, less those that are bought.
-func (p *purchase) divide(tx *pgtx.Tx, items []item) {
+// divide takes all slots of the products, whose rows are locked, makes the order again from all units, and queues the
+// writes that divide those that are left.
+func (p *purchase) divide(ctx context.Context, tx *pgtx.Tx, picked []*pgconn.CommandTag) ([]item, Order, error) {
+	type slot struct {
+		SKU   string
+		Units int64
+	}
+	// A DELETE that waits for a buyer returns what that one has left. The buyer itself waits for no row.
+	taken := pgtx.QueueRows[slot](tx, `
+		DELETE FROM stock_slots
+		WHERE sku = ANY($1)
+		RETURNING sku, units`, p.skus)
+	items, err := p.readSlots(ctx, tx, picked)
+	if err != nil {
+		return nil, Order{}, err
+	}
+	for _, t := range *taken {
+		find(items, t.SKU).Stock += t.Units
+	}
+	order, err := p.decide(items)
+	if err != nil {
+		return nil, Order{}, err
+	}
 	for _, l := range p.lines {
 		left := find(items, l.SKU).Stock - l.Quantity
-		tx.Queue(`UPDATE products SET stock = 0, version = version + 1 WHERE sku = $1`, l.SKU)
+		tx.Queue(`
+			UPDATE products
+			SET stock = 0, version = version + 1
+			WHERE sku = $1`, l.SKU)
 		tx.Queue(`
 			INSERT INTO stock_slots (sku, slot, units)
 			SELECT $1, n, $2::bigint / $3 + (n < $2::bigint % $3)::integer
-			FROM generate_series(0, $3::integer - 1) AS n
-			ON CONFLICT (sku, slot) DO UPDATE
-			SET units = EXCLUDED.units`, l.SKU, left, slotCount)
+			FROM generate_series(0, $3::integer - 1) AS n`, l.SKU, left, slotCount)
 	}
 	tx.KeyHere()
+	return items, order, nil
 }

@@ -61,7 +61,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if a.probe, err = c.open(ctx, 1); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkMigrated(ctx, a.pool), c.checkHot(ctx, a.pool)); err != nil {
+	if err := errors.Join(checkMigrated(ctx, a.pool), c.checkHot(ctx, a.pool), c.checkSlots(ctx, a.pool)); err != nil {
 		return nil, err
 	}
 	draw := exponential(c.Lab.Seed)
@@ -269,7 +269,7 @@ func (a *app) close(log *slog.Logger) {
 func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	var ready, granted bool
 	err := pool.QueryRow(ctx, `
-		SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('purchased') IS NOT NULL AND to_regclass('accounts') IS NOT NULL
+		SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products_with_slots') IS NOT NULL AND to_regclass('accounts') IS NOT NULL
 		       AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('idempotency_keys') AND attname = 'header' AND NOT attisdropped),
 		       coalesce(has_table_privilege(to_regclass('clients'), 'SELECT'), false)`).Scan(&ready, &granted)
 	switch {
@@ -287,12 +287,26 @@ func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
+// checkSlots reports units that no purchase would see, because they are in slots and the strategy is another one.
+func (c *serveCmd) checkSlots(ctx context.Context, pool *pgxpool.Pool) error {
+	if c.Locks.Strategy == "slots" || c.Lab.Lab { // the lab takes any strategy
+		return nil
+	}
+	var products int
+	err := pool.QueryRow(ctx, `SELECT count(DISTINCT sku) FROM stock_slots WHERE units > 0`).Scan(&products)
+	if err == nil && products > 0 {
+		err = &usageError{fmt.Errorf("--strategy %s does not see units that are in stock_slots, of %d products: "+
+			"serve with --strategy slots, or put them back with the statements in inventory/slots.go", c.Locks.Strategy, products)}
+	}
+	return err
+}
+
 // checkPrivileges reports the privileges of grants.sql without which no order or no transfer is possible.
 func checkPrivileges(ctx context.Context, pool *pgxpool.Pool) error {
 	var missing string
 	err := pool.QueryRow(ctx, `
 		SELECT coalesce(string_agg(privilege || ' on ' || tab, ', '), '')
-		FROM (VALUES ('SELECT', 'clients products orders order_lines accounts transfers ledger_entries idempotency_keys'),
+		FROM (VALUES ('SELECT', 'clients products products_with_slots orders order_lines accounts transfers ledger_entries idempotency_keys'),
 		             ('INSERT', 'orders order_lines stock_movements transfers ledger_entries idempotency_keys'),
 		             ('UPDATE', 'products orders accounts transfers')) AS needed (privilege, tabs),
 		     LATERAL regexp_split_to_table(tabs, ' ') AS tab

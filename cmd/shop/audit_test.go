@@ -84,8 +84,8 @@ func TestAudit_FailsOnADatabaseWithoutTables(t *testing.T) {
 
 // slowProducts is a table of products that takes 300 ms to read, as one of millions does.
 var slowProducts = []string{
-	`ALTER TABLE products RENAME TO all_products`,
-	`CREATE VIEW products AS SELECT all_products.* FROM all_products, pg_sleep(0.3)`,
+	`ALTER VIEW products_with_slots RENAME TO all_products`,
+	`CREATE VIEW products_with_slots AS SELECT all_products.* FROM all_products, pg_sleep(0.3)`,
 }
 
 // Each check reads whole tables. The limit of a statement is that of a request, and ends before a large table is read.
@@ -99,7 +99,7 @@ func TestAudit_OutlastsTheLimitOfAStatement(t *testing.T) {
 	if err != nil || !strings.Contains(out, "stock-balance (S1)") || !strings.Contains(out, "audit: inventory S1 lines ... 0.") {
 		t.Errorf("%v: want the numbers, and a line for each check\n%s", err, out)
 	}
-	execute(t, url, `CREATE OR REPLACE VIEW products AS SELECT all_products.* FROM all_products, pg_sleep(1.5)`)
+	execute(t, url, `CREATE OR REPLACE VIEW products_with_slots AS SELECT all_products.* FROM all_products, pg_sleep(1.5)`)
 	out, err = shop(t, "audit", "--postgres-url", url, "--mongo-url=", "--limit=1s")
 	if exitCode(err) != 1 || !strings.Contains(err.Error(), "S1 lines") || !strings.Contains(err.Error(), "--limit") {
 		t.Errorf("exit status %d, %v: want the check that took too long\n%s", exitCode(err), err, out)

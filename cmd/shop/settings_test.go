@@ -178,6 +178,19 @@ func TestSettings_HotKeysThatDoNotExistAreRefused(t *testing.T) {
 	}
 }
 
+// Units in slots are sold by slots alone: with another strategy their products would seem sold out.
+func TestSettings_UnitsInSlotsNeedTheirStrategy(t *testing.T) {
+	url, _ := newDatabase(t)
+	execute(t, url, `INSERT INTO stock_slots VALUES ('tea', 0, 1)`)
+	serve := []string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=", "--lock-prefix", t.Name(), "--postgres-url", url, "--strategy"}
+	if _, err := shop(t, append(serve, "row")...); exitCode(err) != 2 || !strings.Contains(err.Error(), "--strategy row does not see units") {
+		t.Error(err)
+	}
+	if _, err := shop(t, append(serve, "slots", "--hot-products", "tea")...); err == nil || !strings.Contains(err.Error(), `"combined"`) {
+		t.Error(err)
+	}
+}
+
 // MongoDB may be down at the start, or not migrated yet. Unknown hot wallets are named once it replies.
 func TestSettings_HotWalletsAreLookedUpOnceMongoDBReplies(t *testing.T) {
 	db := sharedMongo(t)

@@ -7,13 +7,18 @@ CREATE TABLE stock_slots (
     slot  integer NOT NULL,
     units bigint  NOT NULL CHECK (units >= 0), -- the last guard
     PRIMARY KEY (sku, slot)
-) WITH (fillfactor = 50); -- room for the next versions of a row beside it
+) WITH (fillfactor = 50); -- room for the next version of a row beside it
 
--- The stock of product p is p.stock + units_in_slots(p.sku), if one statement that has waited for no lock reads both.
-CREATE FUNCTION units_in_slots(of text) RETURNS bigint LANGUAGE sql STABLE
-    RETURN (SELECT COALESCE(sum(units), 0)::bigint FROM stock_slots WHERE sku = of);
+-- Products with all their units. A statement that waits for the row of a product reads its slots as they were before:
+-- read this view in the next one.
+CREATE VIEW products_with_slots AS
+SELECT sku, name, price, currency,
+       LEAST(stock + COALESCE((SELECT sum(units) FROM stock_slots s WHERE s.sku = p.sku), 0), 9223372036854775807)::bigint AS stock,
+       version, client_max
+FROM products p;
 
 -- +goose Down
-UPDATE products SET stock = stock + units_in_slots(sku);
-DROP FUNCTION units_in_slots;
+LOCK TABLE products, stock_slots;
+UPDATE products p SET stock = all_of.stock FROM products_with_slots all_of WHERE all_of.sku = p.sku;
+DROP VIEW products_with_slots;
 DROP TABLE stock_slots;

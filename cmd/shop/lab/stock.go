@@ -131,7 +131,7 @@ func (s *stock) count(ctx context.Context) (Figures, error) {
 		        FROM order_lines l
 		        JOIN orders o ON o.id = l.order_id
 		        WHERE l.sku = $1 AND o.status = 'confirmed'),
-		       (SELECT stock + units_in_slots(sku) FROM products WHERE sku = $1)`, s.sku).Scan(&opening, &sold, &left)
+		       (SELECT stock FROM products_with_slots WHERE sku = $1)`, s.sku).Scan(&opening, &sold, &left)
 	return Figures{"opening": opening, "sold": sold, "left": left}, err
 }
 

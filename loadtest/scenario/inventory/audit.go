@@ -32,9 +32,9 @@ var HistoryChecks = append(loadtest.KeyChecks("orders", "order", "'buy'"), []inv
 		Query: `
 SELECT COALESCE(opening.sku, p.sku)
 FROM proof_opening opening
-FULL JOIN products p ON p.sku = opening.sku
+FULL JOIN products_with_slots p ON p.sku = opening.sku
 LEFT JOIN ` + boughtSQL + ` ON bought.sku = p.sku
-WHERE p.stock + units_in_slots(p.sku) IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
+WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 	},
 	{
 		Name: "S3 products", Invariant: "S3",
@@ -65,14 +65,14 @@ HAVING bool_or((l.unit_price, o.currency) IS DISTINCT FROM (opening.price, openi
 		Query: `
 SELECT opening.sku
 FROM proof_opening opening
-LEFT JOIN products p ON p.sku = opening.sku
+LEFT JOIN products_with_slots p ON p.sku = opening.sku
 LEFT JOIN (SELECT sku, sum(units) FILTER (WHERE outcome = 'ok' OR units < 0 AND outcome = 'unknown') AS least,
                        sum(units) FILTER (WHERE outcome = 'ok' OR units > 0 AND outcome = 'unknown') AS most
            FROM (SELECT sku, outcome, CASE action WHEN 'buy' THEN quantity ELSE -quantity END AS units
                  FROM proof_lines) signed
            GROUP BY sku) summary ON summary.sku = opening.sku
 WHERE p.sku IS NULL
-   OR opening.quantity - p.stock - units_in_slots(p.sku) NOT BETWEEN COALESCE(summary.least, 0) AND COALESCE(summary.most, 0)`,
+   OR opening.quantity - p.stock NOT BETWEEN COALESCE(summary.least, 0) AND COALESCE(summary.most, 0)`,
 	},
 	{
 		Name: "I-ACK bought", Invariant: "I-ACK",
@@ -165,8 +165,8 @@ var SoldChecks = []invariant.Check{{
 	Query: `
 SELECT opening.sku
 FROM proof_opening opening
-JOIN products p ON p.sku = opening.sku
-WHERE p.stock + units_in_slots(p.sku) > 0`,
+JOIN products_with_slots p ON p.sku = opening.sku
+WHERE p.stock > 0`,
 }}
 
 // LoadHistory copies the products of the plan and the answers to clients into temporary tables of conn. The times of the

@@ -144,8 +144,8 @@ func shelvesSQL(opening []Stock) string {
 	}
 	return `
 WITH opening (sku, quantity) AS (VALUES ` + strings.Join(rows, ", ") + `)
-SELECT COALESCE(p.sku, opening.sku), COALESCE(p.stock + units_in_slots(p.sku), -1), (COALESCE(opening.quantity, 0) - COALESCE(bought.units, 0))::bigint
-FROM products p
+SELECT COALESCE(p.sku, opening.sku), COALESCE(p.stock, -1), (COALESCE(opening.quantity, 0) - COALESCE(bought.units, 0))::bigint
+FROM products_with_slots p
 FULL JOIN opening ON opening.sku = p.sku
 LEFT JOIN ` + boughtSQL + ` ON bought.sku = p.sku
 ORDER BY 1`
