@@ -30,7 +30,9 @@ func at(call, end int64, outcome string) *Operation {
 
 // take takes n units; refused is a take that finds fewer than n; shows reads the stock.
 func take(o *Operation, n int64) Step {
-	return NewStep(o, fmt.Sprintf("take %d", n)).Does(func(s State) (State, bool) { return s.(shelf) - shelf(n), s.(shelf) >= shelf(n) })
+	step := NewStep(o, fmt.Sprintf("take %d", n)).Does(func(s State) (State, bool) { return s.(shelf) - shelf(n), s.(shelf) >= shelf(n) })
+	step.Adds = -n
+	return step
 }
 
 func refused(o *Operation, n int64) Step {
@@ -38,11 +40,13 @@ func refused(o *Operation, n int64) Step {
 }
 
 func shows(call, end, n int64) Step {
-	return NewStep(at(call, end, OK), fmt.Sprintf("%d there", n)).Checks(func(s State) bool { return s == shelf(n) })
+	step := NewStep(at(call, end, OK), fmt.Sprintf("%d there", n)).Checks(func(s State) bool { return s == shelf(n) })
+	step.Shows = &n
+	return step
 }
 
 func of(start int64, steps ...Step) Partition {
-	return Partition{Object: "cup", Start: shelf(start), Steps: steps}
+	return Partition{Object: "cup", Start: shelf(start), Steps: steps, Amount: func(s State) int64 { return int64(s.(shelf)) }}
 }
 
 // verdict returns the verdict of a check of one partition.
@@ -153,6 +157,28 @@ func TestOrder_AFewWritesOfOneMomentMayBeInAnyOrder(t *testing.T) {
 		if got, _ := p.order(t.Context()); got != Legal {
 			t.Fatal(got)
 		}
+	}
+}
+
+// Forty writes begin at once, and end one after the other. Reads show the amount after each; the database says nothing true.
+func TestOrder_OfManyWritesAtOnceIsFoundByTheirReturns(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	const writes, apart = 40, int64(2 * time.Millisecond)
+	for range 5 {
+		left := int64(3 * writes)
+		p := of(left)
+		for i, order := range random.Perm(writes) {
+			q, end := 1+random.Int64N(3), int64(i+1)*apart
+			left -= q
+			s := take(at(1, end+random.Int64N(apart), OK), q)
+			s.Order = int64(order + 1)
+			p.Steps = append(p.Steps, s, shows(end, end+2*apart, left))
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		if got, _ := p.order(ctx); got != Legal {
+			t.Error(got)
+		}
+		stop()
 	}
 }
 
@@ -367,6 +393,7 @@ func TestCut_LeavesTheShortestIllegalPrefix(t *testing.T) {
 // choice adds up to what was read.
 func hard() Partition {
 	p := of(1 << 50)
+	p.Amount = nil
 	for i := range int64(40) {
 		p.Steps = append(p.Steps, take(at(1, 100, OK), 2<<i))
 	}

@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // Verdict is the result of the check of a partition.
@@ -26,30 +28,39 @@ const (
 // Of the steps that can come next, a read that fits is taken at once: it changes nothing, so no legal order
 // is lost. The writes are tried in the order of the database. If the service is right, that order is legal,
 // and the first order is the only one to try. If it is not, the search continues, and the verdict does not
-// depend on the order of the database.
+// depend on the order of the database. A search that takes long begins again with another order, since a mistake
+// near its beginning costs the most; each may take twice as long, so that the last one is complete.
 func (p Partition) order(ctx context.Context) (Verdict, []int) {
 	s := newSearch(p)
 	stop := context.AfterFunc(ctx, func() { s.stop.Store(true) })
 	defer stop()
-	switch found := s.from(p.Start); {
-	case found && p.verify(s.order):
-		return Legal, s.order
-	case found || s.stop.Load():
-		return Undecided, nil // an order that cannot be verified would be an error of the search
-	default:
-		return Illegal, nil
+	for {
+		switch found := s.from(p.Start); {
+		case found && p.verify(s.order):
+			return Legal, s.order
+		case found || s.stop.Load():
+			return Undecided, nil // an order that cannot be verified would be an error of the search
+		case s.left > 0:
+			return Illegal, nil
+		}
+		s.again()
 	}
 }
 
 // search is a depth-first search for an order.
 type search struct {
 	steps  []Step
+	amount func(State) int64
 	byCall []int
-	head   int // all steps before it in byCall are done
+	place  []int // of each step in byCall
+	rank   []int // of each write, in the order in which to try them
+	head   int   // all steps before it in byCall are done
 	done   bits
 	order  []int // the steps that are done
 	seen   map[uint64][]seen
 	seed   maphash.Seed
+	most   int // positions of this search …
+	left   int // … of which these are left
 	stop   atomic.Bool
 }
 
@@ -66,12 +77,46 @@ func (b bits) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bits) flip(i int)     { b[i/64] ^= 1 << (i % 64) }
 
 func newSearch(p Partition) *search {
-	s := &search{steps: p.Steps, done: make(bits, (len(p.Steps)+63)/64), seen: map[uint64][]seen{}, seed: maphash.MakeSeed()}
+	s := &search{steps: p.Steps, amount: p.Amount, most: firstMost, left: firstMost, done: make(bits, (len(p.Steps)+63)/64), seen: map[uint64][]seen{}, seed: maphash.MakeSeed()}
 	for i := range p.Steps {
 		s.byCall = append(s.byCall, i)
 	}
 	slices.SortStableFunc(s.byCall, func(a, b int) int { return cmp.Compare(p.Steps[a].Call, p.Steps[b].Call) })
+	s.place = make([]int, len(p.Steps))
+	for at, i := range s.byCall {
+		s.place[i] = at
+	}
+	s.try(func(a, b int) int { return p.Steps[a].before(p.Steps[b]) })
 	return s
+}
+
+// try sets the order in which writes are tried.
+func (s *search) try(compare func(a, b int) int) {
+	order := slices.Clone(s.byCall)
+	slices.SortStableFunc(order, compare)
+	s.rank = make([]int, len(order))
+	for at, i := range order {
+		s.rank[i] = at
+	}
+}
+
+// firstMost is how many positions the first search may try: far more than the order of the database needs.
+const firstMost = 10_000
+
+// Within this time of each other, two returns say little about the order of their writes.
+const aboutNow = 4 * time.Millisecond
+
+// again prepares a search for twice as many positions. It tries the writes by their returns, give or take a moment.
+func (s *search) again() {
+	returns := make([]int64, len(s.steps))
+	for i, step := range s.steps {
+		if returns[i] = step.Return; step.Return < Forever {
+			returns[i] += rand.Int64N(int64(aboutNow))
+		}
+	}
+	s.try(func(a, b int) int { return cmp.Compare(returns[a], returns[b]) })
+	s.most *= 2
+	s.left, s.seen = s.most, map[uint64][]seen{} // a position that a search left has not failed
 }
 
 // from continues the search from a state, and reports whether it found an order. If not, it undoes all
@@ -82,7 +127,10 @@ func (s *search) from(state State) bool {
 	if len(s.order) == len(s.steps) {
 		return true
 	}
-	if !s.stop.Load() && s.isNew(state) {
+	if s.left > 0 && !s.isPast(state) && s.isNew(state) {
+		if s.left--; s.stop.Load() {
+			s.left = 0
+		}
 		for _, i := range writes {
 			next, ok := s.steps[i].Next(state)
 			if !ok {
@@ -117,7 +165,7 @@ func (s *search) read(state State) (writes []int) {
 			break
 		}
 	}
-	slices.SortStableFunc(writes, func(a, b int) int { return s.steps[a].before(s.steps[b]) })
+	slices.SortFunc(writes, func(a, b int) int { return cmp.Compare(s.rank[a], s.rank[b]) })
 	return writes
 }
 
@@ -139,6 +187,44 @@ func (s *search) next() (steps []int) {
 	return slices.DeleteFunc(steps, func(i int) bool { return s.steps[i].Call > earliest })
 }
 
+// isPast reports whether an open read shows an amount that the open writes called before its return cannot reach. Without
+// this, the search would find out too late that an order of writes that overlap is wrong.
+func (s *search) isPast(state State) bool {
+	if s.amount == nil {
+		return false
+	}
+	latest := int64(0)
+	for _, i := range s.next() {
+		if s.steps[i].Return < Forever {
+			latest = max(latest, s.steps[i].Return)
+		}
+	}
+	for _, i := range s.byCall[s.head:] {
+		read := s.steps[i]
+		if read.Call > latest {
+			break
+		}
+		if read.Shows != nil && !s.done.has(i) && !s.reaches(s.amount(state), read) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *search) reaches(amount int64, read Step) bool {
+	least, most := amount, amount
+	for _, i := range s.byCall[s.head:] {
+		if s.steps[i].Call > read.Return {
+			break
+		}
+		if !s.done.has(i) {
+			least += min(s.steps[i].Adds, 0)
+			most += max(s.steps[i].Adds, 0)
+		}
+	}
+	return least <= *read.Shows && *read.Shows <= most
+}
+
 func (s *search) take(i int) {
 	s.done.flip(i)
 	s.order = append(s.order, i)
@@ -148,8 +234,9 @@ func (s *search) take(i int) {
 func (s *search) undo(n int) {
 	for _, i := range s.order[n:] {
 		s.done.flip(i)
+		s.head = min(s.head, s.place[i])
 	}
-	s.order, s.head = s.order[:n], 0
+	s.order = s.order[:n]
 }
 
 // isNew reports whether the search is at this position for the first time, and remembers it.

@@ -8,6 +8,9 @@ type Partition struct {
 	Start  State       // before the first step
 	Steps  []Step      // in any order
 	Parts  []Partition // narrower views: each is legal if the partition is
+	// Amount returns an amount of a state that writes change by Step.Adds; nil: there is none. With it the search sees that
+	// it is past the state that a read shows.
+	Amount func(State) int64
 }
 
 // State is a state of a model. It is immutable: a step returns another state.
@@ -24,6 +27,8 @@ type Step struct {
 	Order  int64 // its place among the writes of the database; 0: none
 	Reads  bool  // it changes no state
 	Text   string
+	Adds   int64  // a write: what it adds to the Amount of the partition, if it happens
+	Shows  *int64 // a read: the Amount that fits; nil: its answer does not say it
 	// Next returns the state after the step, and whether the step gives the answer of the history in
 	// the state before.
 	Next func(State) (State, bool)

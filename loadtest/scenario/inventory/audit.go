@@ -211,7 +211,8 @@ SELECT summary.client_id, summary.key, summary.action, summary.order_id, line.sk
 FROM proof_summaries summary, jsonb_each_text(summary.lines) line (sku, quantity)`
 
 // effectsSQL lists purchases and cancellations by their idempotency key. Movements are written
-// under the row locks of their products, so their ids are in the order of the effects.
+// under the row locks of their products, so their ids are in the order of the effects. With slots they are only
+// about in that order.
 const effectsSQL = `
 SELECT o.client_id, o.idempotency_key, jsonb_build_object('id', o.id), min(m.id)
 FROM orders o

@@ -61,7 +61,7 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 	}
 	m := model{map[string]*linear.Partition{}, map[string]placed{}}
 	for _, s := range given {
-		m.products[s.SKU] = &linear.Partition{Object: "product " + s.SKU, Start: product{stock: s.Quantity}}
+		m.start(s.SKU, s.Quantity)
 	}
 	for i := range h.Operations { // purchases first: the other operations refer to their orders
 		if o := &h.Operations[i]; isPurchase(o) {
@@ -88,9 +88,16 @@ func isPurchase(o *linear.Operation) bool {
 // product returns the partition of a product. One that is not in the plan starts with a stock of 0.
 func (m model) product(sku string) *linear.Partition {
 	if m.products[sku] == nil {
-		m.products[sku] = &linear.Partition{Object: "product " + sku, Start: product{}}
+		m.start(sku, 0)
 	}
 	return m.products[sku]
+}
+
+func (m model) start(sku string, stock int64) {
+	m.products[sku] = &linear.Partition{
+		Object: "product " + sku, Start: product{stock: stock},
+		Amount: func(s linear.State) int64 { return s.(product).stock },
+	}
 }
 
 // add appends a step to a product.
@@ -125,6 +132,7 @@ func (m model) bought(o *linear.Operation, lines []Stock) {
 		start.orders += string(rune(absent))
 		p.Start, order.place[l.SKU] = start, place
 		step := linear.NewStep(o, fmt.Sprintf("%s: buy %d", o.Key, l.Quantity))
+		step.Adds = -l.Quantity
 		m.add(l.SKU, step.Does(func(s linear.State) (linear.State, bool) {
 			p := s.(product)
 			return p.with(place, confirmed, -l.Quantity), p.stock >= l.Quantity
@@ -149,6 +157,7 @@ func (m model) soldOut(o *linear.Operation, lines []Stock) {
 			continue
 		}
 		step := linear.NewStep(o, fmt.Sprintf("%s: %d refused", o.Key, l.Quantity))
+		step.Shows = why.Left
 		m.add(l.SKU, step.Checks(func(s linear.State) bool {
 			left := s.(product).stock
 			return left < l.Quantity && (why.Left == nil || *why.Left == left)
@@ -191,6 +200,7 @@ type shownProduct struct {
 
 func (m model) readProduct(o *linear.Operation, shown shownProduct) {
 	step := linear.NewStep(o, fmt.Sprintf("%s: %d left", o.Key, shown.Stock))
+	step.Shows = &shown.Stock
 	m.add(shown.SKU, step.Checks(func(s linear.State) bool { return s.(product).stock == shown.Stock }))
 }
 
@@ -223,6 +233,7 @@ func (m model) cancellation(o *linear.Operation, id string) {
 		step := linear.NewStep(o, fmt.Sprintf("%s: cancel %d", o.Key, l.Quantity))
 		switch fate := o.Fate(); {
 		case fate == linear.Done || fate == linear.Maybe:
+			step.Adds = l.Quantity
 			is := m.is(id, l.SKU, confirmed)
 			place := m.orders[id].place[l.SKU]
 			m.add(l.SKU, step.Does(func(s linear.State) (linear.State, bool) {
