@@ -26,7 +26,7 @@ const slotCount = 16
 // row of the product, where such buyers meet, and if there is still no row, for all slots. It then divides what is left, and
 // what was returned, into new ones. So the end of a stock, and an order of many units, is as slow as with row.
 //
-// Units in slots are for this strategy alone: to any other the product is sold out. All replicas that sell it must use slots.
+// Units in slots are for this strategy alone: the others do not see them, and refuse. All replicas that sell it must use slots.
 // To end that, stop them, and run in one transaction
 //
 //	LOCK TABLE products, stock_slots;

@@ -29,8 +29,8 @@
 // A history is split into partitions that are independent of each other. In each partition, orders are
 // tried until one is legal or none is left. The first is the order of the writes in the database
 // (Step.Order), with the reads inserted where they fit. A legal order is verified separately: a wrong
-// order from the database can cost time, but never gives a wrong verdict. Then the writes are tried by their returns, and amounts that
-// reads show (Step.Shows) end a wrong order early.
+// order from the database can cost time, but never gives a wrong verdict. Amounts that reads show (Step.Shows)
+// end a wrong order early, and after ten thousand positions the writes are tried by their returns.
 //
 // Narrower views of a partition are checked first, such as one account of a group. An illegal part makes
 // the partition illegal. If all parts are legal, their orders are composed to an order of the whole, which

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -53,7 +54,7 @@ type search struct {
 	amount func(State) int64
 	byCall []int
 	place  []int // of each step in byCall
-	rank   []int // of each write, in the order in which to try them
+	rank   []int // of each step; writes are tried in this order
 	head   int   // all steps before it in byCall are done
 	done   bits
 	order  []int // the steps that are done
@@ -108,10 +109,11 @@ const aboutNow = 4 * time.Millisecond
 
 // again prepares a search for twice as many positions. It tries the writes by their returns, give or take a moment.
 func (s *search) again() {
+	random := rand.New(rand.NewPCG(uint64(s.most), 0))
 	returns := make([]int64, len(s.steps))
 	for i, step := range s.steps {
 		if returns[i] = step.Return; step.Return < Forever {
-			returns[i] += rand.Int64N(int64(aboutNow))
+			returns[i] += random.Int64N(int64(aboutNow))
 		}
 	}
 	s.try(func(a, b int) int { return cmp.Compare(returns[a], returns[b]) })
@@ -140,7 +142,9 @@ func (s *search) from(state State) bool {
 			if s.from(next) {
 				return true
 			}
-			s.undo(len(s.order) - 1)
+			if s.undo(len(s.order) - 1); s.left == 0 {
+				break
+			}
 		}
 	}
 	s.undo(before)
@@ -188,41 +192,47 @@ func (s *search) next() (steps []int) {
 }
 
 // isPast reports whether an open read shows an amount that the open writes called before its return cannot reach. Without
-// this, the search would find out too late that an order of writes that overlap is wrong.
+// this, the search would find out too late that an order of writes that overlap is wrong. It looks at the next reads only.
 func (s *search) isPast(state State) bool {
 	if s.amount == nil {
 		return false
 	}
-	latest := int64(0)
-	for _, i := range s.next() {
-		if s.steps[i].Return < Forever {
-			latest = max(latest, s.steps[i].Return)
-		}
-	}
+	reads := 0
 	for _, i := range s.byCall[s.head:] {
-		read := s.steps[i]
-		if read.Call > latest {
-			break
+		if s.steps[i].Shows == nil || s.done.has(i) {
+			continue
 		}
-		if read.Shows != nil && !s.done.has(i) && !s.reaches(s.amount(state), read) {
+		if !s.reaches(s.amount(state), s.steps[i]) {
 			return true
+		}
+		if reads++; reads == lookAhead {
+			break
 		}
 	}
 	return false
 }
 
+// lookAhead is at how many reads isPast looks.
+const lookAhead = 32
+
 func (s *search) reaches(amount int64, read Step) bool {
-	least, most := amount, amount
+	less, more := uint64(0), uint64(0) // that the writes may take and add
 	for _, i := range s.byCall[s.head:] {
 		if s.steps[i].Call > read.Return {
 			break
 		}
-		if !s.done.has(i) {
-			least += min(s.steps[i].Adds, 0)
-			most += max(s.steps[i].Adds, 0)
+		switch adds := s.steps[i].Adds; {
+		case adds == 0 || s.done.has(i):
+		case adds < 0 && less <= math.MaxInt64:
+			less += uint64(-adds)
+		case adds > 0 && more <= math.MaxInt64:
+			more += uint64(adds)
 		}
 	}
-	return least <= *read.Shows && *read.Shows <= most
+	if *read.Shows < amount {
+		return uint64(amount)-uint64(*read.Shows) <= less
+	}
+	return uint64(*read.Shows)-uint64(amount) <= more
 }
 
 func (s *search) take(i int) {
