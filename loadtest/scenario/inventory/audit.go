@@ -281,9 +281,7 @@ SELECT sku, put, order_id, units::bigint, sold::bigint
 FROM sales
 WHERE sku = (SELECT sku FROM first)
 ORDER BY id`) // ForEachRow returns its error
-	var o oversale
-	var s sale
-	var order uuid.UUID
+	o, s, order := oversale{}, sale{}, uuid.UUID{}
 	_, err := pgx.ForEachRow(rows, []any{&o.SKU, &o.Put, &order, &s.Units, &s.Sold}, func() error {
 		var known bool
 		if s.Attempt, known = answered[order]; known {
@@ -291,11 +289,8 @@ ORDER BY id`) // ForEachRow returns its error
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("oversale: %w", err)
-	}
-	if len(o.Sales) == 0 {
-		return nil, nil
+	if err != nil || len(o.Sales) == 0 {
+		return nil, err
 	}
 	return &o, nil
 }
