@@ -674,7 +674,7 @@ type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *OrderStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -689,7 +689,7 @@ type CancelOrderParams struct {
 
 // CreateTransferParams defines parameters for CreateTransfer.
 type CreateTransferParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *TransferStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -698,7 +698,7 @@ type CreateTransferParams struct {
 
 // PostTransferParams defines parameters for PostTransfer.
 type PostTransferParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *TransferStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -707,7 +707,7 @@ type PostTransferParams struct {
 
 // VoidTransferParams defines parameters for VoidTransfer.
 type VoidTransferParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *TransferStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -716,7 +716,7 @@ type VoidTransferParams struct {
 
 // CreditWalletParams defines parameters for CreditWallet.
 type CreditWalletParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *WalletStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -725,7 +725,7 @@ type CreditWalletParams struct {
 
 // DebitWalletParams defines parameters for DebitWallet.
 type DebitWalletParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *WalletStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -734,7 +734,7 @@ type DebitWalletParams struct {
 
 // PayFromWalletParams defines parameters for PayFromWallet.
 type PayFromWalletParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched. What was bought with slots is sold out to the other strategies of purchases.
 	Strategy *WalletStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
@@ -1397,116 +1397,117 @@ var swaggerSpec = []string{
 	"jP/z5MNfvgv+ff6BBP8+v235nd7B8sNfgn+ff8L3n4bekw/kL98Fw+GH4fAc3gz1357+z/nT27bf6fWW",
 	"Q+/pX3MugdgN1OiVBun0RyegafPbZViEGVWTfAniqBFqjdBAaeZz+NKB80Mr6J8EL2gwPr89Xj4J3Ofu",
 	"8untwbLwqt1ZNgD0VmlMvawgFD+LG2MX0Qo5vWLcN1gYG3nVeHRYy1xmQHpGBPjmohU2oSPy5EJOxAxj",
-	"MkgQJHR08RROhowjln3Frlm6MH4Veoz8WJ9NhDS+FvoUablC0jGzJET/W5ARIzdUhRM0x8CSg0dKvubS",
-	"AuuuNOPzqTf44HEaXzPYkyg20VPm4T9ScaO5g5iOYg58DF9QJaZx6Gkqr+JpLBU8SJbGNIn/ZWJLaHQd",
-	"SwGzsH8GCh5lIpT0zstb43sfg0sRrO7XmTnINTi4jjFvj4N/TdnYG3jf7efhfPv4q9x/9+70x8KsviFS",
-	"GZGYCqNgzsEPPrLP6BVvsAukxiA2b0E+umI8mLE0cKIfEdlKaJV3FrmouTk2Ic8q49KGHo0PhEs4p2+Y",
-	"VMYk9ZHDJnOpKFdBgu40CdiOqUIGE5o38U74ALdzcia4xDDdk0Is6SsTSmqUL1BvHGXNaFL/AepdOd63",
-	"Oii1Ch1ss/2qNmD93wibXuNsEKgi/mTyzQDRAQSxwmDe0sfgvN2gtaGIjeBlQX53hkf3NADUiwRnPnof",
-	"4jBkxEI6l0bCLsRC4hHJnKdWoiGNaK3nBTbD4GSs0HxV0iS4EZPlM0R/uJlHA4Sx06ZsPJc0KSC3Xu6p",
-	"xu92hptaCblkqQZx6TshObttQiHQqHEnivE994leTcFMSz9znd4RQtd9vBHAggP2neGzvQ0yE/RNs+85",
-	"ggrGqF0hrY2naYa7Jkal0gt9zQpW3KzefSELnfqker575Ae2EMb0h936hAtizBtwp2cM2NkV556z5q+s",
-	"r+1jWPjClXpjH/mXX3yx4dpJXs3xwgAu8cG6bIIxHScp50ICbFLGkuRux+vcw/NRbEjRVaN5S5xvv/im",
-	"XChxgcsdxeMxS+31VxZMZKQ8LZ/6aHCq3hzcxS0O1GsT7/EYts+9S2vsIvvwi2+c/nujC7h8xc+cy7NH",
-	"c2gcH631p8Z+/OWPjT4mF2joK50gc0rWXK5uflx+YYs32Up/+W27l5WvRYlf3bCpHYAthF01wleMdroz",
-	"SE53DhSv0vd42WZuDz4XRI3hW82dNARI3d8i+aR2HN/7TagXNgxrhwUrhHE1wloMprozdFl3AxJXR4Dh",
-	"C5VljvobqMhvqGIvczflHUAuezo3Ql10JKnzz1rPBYtNGhybNuvKbdTk8bNZb4VW97K77rIN3BBArapH",
-	"FY5osOUFh6zMMw1+Kvtp6amaQMHM9QjNAKrKWelZZqp4BFaGN7oRi55jXiFzR7ubiasqYVmzgWs1M9hK",
-	"8oQ1WqmTj2DFLbZZKCm5nN4Zy1aA8YkzxsBs0jPizHngBMc9Ejx4lV/U72iSac56sGY7Gxrfk+BYHsFu",
-	"jOeswV3sBbtjbzlutbFtMWS0Il6ssXXx68p4o+b2qyE7d94aFyKfFEfwSWHGX8thegs+QHcwdlQkSdyI",
-	"oGYpCAu5wxqbZvm77kCB7wMN8vRkRVi+lj2/q6a+O/2oTsazJcF9aDL7iLcPZL+zPPJkF2l+NbKvWaCv",
-	"Cn+7s7hb7BQvYWpCCh1RdOl7dwN+U6DvFdgMyC2uYs6EeGnjbnaB043bWavT5NE0d4c1784vOi3vBkjZ",
-	"KbsRlhUn6DuDMy+6XTsE4P3798HJXE0YVxoOVvTNMG7eKaPJ9L8NPTkRs6FXOOwrt/q4XvZuF2IOHv5m",
-	"eyUPZvMdrJsmMk+p1NgGUxZVpgtZJzwW8244UZJrlKYsAvE+7ux9yFai9SSasPwC/xlxFsO911/J+klD",
-	"9YyUofnyvMTBtbdWmn9oXPu8CHO/GOBu/aPezfeZHvvQ2/loduix700Ws/Iri2J6ZuJwduKGdUE9a/hi",
-	"bdTMPXDINX2jj1p+DUejKNZtafI61ZRSQdDGmCaSQYaT7FUhk2R5s87y+0nw6wspJyNG5AwiJECaNDdf",
-	"Nh7pxjjrT1gS+WQ0d8IpM++fiUgiSW7AXTCP0NGtxDX4d2au3jFXh11vZcd976PNAt9bOhUvKnBtGnOR",
-	"YqR6VccZWrWaBjlYFiNmHGf0iCoG8rVX5Vdo2h8t3UialVm+fUW6nfZRyaf9JPjP89uDCk91p+PO0onI",
-	"qdq8hCot9kJggud7sWJTuQ4NDRb9xFUKBMiMTtMUcslkgx8ubW2OqpEhLZQJPrVIgsGdsPsmX7JP5lzF",
-	"if4qTgnjEQZ6hHqIaPcN6y4xZmg1aqB2Kds2HwvaSD6g+262azmWGaDdrLP5JhTwJHc1FaN/Go2jsLjb",
-	"ndO7YGB3mYVhNZxxGkUs8klcODYDwtklVfE1y0JvZnSx7TntlOJ+t9gXpx5Mee7/wB8snhVL5ug3jGNk",
-	"wRYzPSgjguN4jkuYT2j9dk8tQW6iTHuks9fSmN95piVb9hGPJKGQCKHDWngqxiYB9eqhoB/xUPRbraN2",
-	"v9/pdY+6rX6/7TfyTTu9N7nn3zZsY9rk8pERk2nm6+GuqWlcuWS2UEr1XOrfr9vjZcVgxV15kYgb8v//",
-	"7/8jMb+maUy5gieTUVeMyXUs8GIMkmqs9PYzo4mabLmOiQivpOvjLq4gJVrKaDgB8lLpsq6/Dq5pyukU",
-	"wjEhpa189Yvn41/vih0UeNlMSHWZsvsY9bXpCga2D3Vjd5Z5aHJp5IhdphRpfpTSmOOArhv2ZvPBLYDZ",
-	"4J8/5h2bF3n3+OJdcZAC5clCBVePsAPkwImnpCmzR9UHf0iWSAa53SXwiTuttjUp43JnT3Xr3c1ChtfN",
-	"P0u84kQ5Aiiomt03HCY8FKAwf9fB0CuTDoNAVaTjZczZbsQszyRbXqZ7osztFvyzjiBDHr1mivr2l3fe",
-	"spgzsVL+sjkgVUUOyFUeHyMHrcomCQYXlRUOywHWq1C4jdsjP7IxnSdqQChf4G+78qtWhZ5XQoSruefn",
-	"O1eFENn97TZiVqFc1E6i/h0EtcOHUhV6u4jEWRbo281UB1hvfQqb9IaDSi7gJovOvUA2Iycw7HOnA3zh",
-	"9lIURDEZ9UOpi91KVcKAbJfUzqKgY6yRJvPl3Z261cPUXie/G+LUiC9NZOn+1PFmSlCYRe067sYosvNQ",
-	"BO0nGxZhYiGSRFNY17X+GTLQbqezqR7ucjMoRvDxFJt1kI2Yp3bppJUXB2dctQwm/OJziP+Y6GTDoNeC",
-	"8iW0pl2vLWiR864ANGGpn2XUyxzyseEzEmW8zqa+uT/dzAlKDeRVPAvEDMEKsiSfKp2zZZVOY82I65aj",
-	"CPabF89Jv9sD1lJcp9yoWGE4MBp3qPE+5UUhaB1/OV76WxkfbY5JMD8+y0yOFbbFLAhZXLPUZuvAHJVc",
-	"GEd+9EtgEWGxFnO2MxK0W0s/S6a8KllneTFVKa9fzMulHeSWA3eWeerm2/pQ5iasKWkIWMKgGoiYZ7UK",
-	"tpjk0bIqTXTDMgGhxFWyaTm3XBZUaw2Q5ZH+x9tXvxHzK1HCpPnBlGCunXIlj93O69rL2WWVaG4SqjqH",
-	"5q4DHhaEqmZTtkkIdttsV7Z3HlZAqylS4dfn7/YbUr5XZ3z1G4sF++vKUK3WoPQbqvL6lSVZ/IbkhX5l",
-	"oR1/g9I0/vpycX5NdTW/Lv+cX1mXsTAbpiYiCjRwNEnETalR7kXir0/+5jfk6vbrUlz65Uq+frnMkr+S",
-	"1divqZjpN5QL8SsS6/pVZbc2NLMsZuzVXL0avzUorl/Y9PUvDabCO43VzzOk1q+gifuNqRf93EFj/dqt",
-	"tvbC4K9+nxdWdRq/zVBWv8xia2xPgKVvMiTVL3910BOeETFLudBMB4WXbyw6Yt+vczzUL0oZEvUrt2Ao",
-	"DAVY95tQJxnO6deZr5XtqOK+Fn8qOeCZl06ADb4xJaP1ny9FBvhbg0QwM40+PxnsMZuq8eZdhjYwscI4",
-	"pw6qbKzZ5AYXUbCjbMnEuoUUf6tDmGjenYStdnuZ192r6twc6iwl7HZz768I7ia3JPAav8lq9zov9bGN",
-	"meYhjCTdexBcqmS8Z4SOJNyZc5HlPt9RE9ecHlPlrGHgD66Fb2YRyKIYtrrVr9TwAWwLWMFwgoM0YNfL",
-	"eGsF0a0Ds5HCbhF5uUYjzzqumu/bX97B4EXMpcG/WkF/7/fg/LbtH3ar8tfl9wEPoggPXAkZENvVhndH",
-	"5+4dDabHD2UwPVy6iWa3nRYoiG762W076C9tTtotLLad3Yy8TlBJswpuk3LvSDJ6yywDbnmkEyxLX+cU",
-	"hLcOWGLbuIxoGlxyGHkG5arQR4mjWm/TnGs8zpLuWpXGKdqdFy/LPjKC2HY3c2/yLu2r17Zr++Ifdgj7",
-	"4qd8qIIOjTazjbfyoNLuDEjkFwxp+Y6XiCimTltjhc5B3czsxhJpK2U5VMetSg4fQkXc8eqHWfXxW8z3",
-	"llu+CjTVfHW+vKuh8v6IybJYe70qd18i+KVjwMoc5yCBS3sqiRLkqNOa+ObGsddqTaVP+i3pk3Zvqqlw",
-	"e3LQmppsfuBrZ5eimApW9/KkNX36/ZOWfPr9pycf2kH//EMr6J9//+lDOzjEv287y09HH1ptfHo60Z/1",
-	"zr+HJ93WeXwyHO5hm7bfXz79Xvead3rb8g+W062+7y1XPil+cFz44HD59PupfPrXXY0nDn1db5X2XTQ0",
-	"ht8aQ+rPmo7lW2qJld5bJDK+IUQEctMBfuQwjIRIGOVbALGjYb2SLGS4r8/9BPPFuY0cdD6vMj3DSFWC",
-	"hFYEUw3wfDZjKQmpZHny7JiTUUpDpsXkJCFyxpIk5pfogMD+mMMtWUP63yfb5//9NBzebt9qOFw+rTzm",
-	"uTf4FnLXo3db7X1Vbqu4B2u9Vh/WNXRjP1B3tp/PDfTg3txAkbhh6Sw0nmzpDCrc9AK7b0XeTe6dudHS",
-	"F9IbPMS1ocyVpd21I3Bvx3rGVRsGP2GVNqz5UN613YnH4WPVy46yA1zs8keGIa0gOhmbDOWRKSGzlT6E",
-	"JZ0d3xRbTyNiI/ivLfa8jbfbc9sJPv5ousKn13mHJU+VVUBfQLZaMwU/c8hmf5N50eeNwW0yOdYMlO40",
-	"ULVyAiudzcCRRBDpN3eOAS02nKexWrzVDMHJtVxZ9EOfHlMNCBPSFtMe79ngI5DJIMw0B26i1Aw0BUCy",
-	"zbpfGJTcoGNQhPi4Yud/gtzbWSwzXIrD5YMkUkwZ1jcLaapZkAbpolRV4mKPnI5Bccaq8bE0YZciJQmj",
-	"10wSMWMcgniGfEJnM8Y1J1B5nWGTJ6m5ZpqGml7SmO8Rt+Ki5hbSRF+Do8zekA/5d+QXtpBDfpJVeyNx",
-	"XpGFmoEH5KK2xtNFXuWESMawwoldGMxyriQRN9xYY/0hd0qA5FVkeWRdX20yczEm4AMps4zmcElo5v1T",
-	"mopUDjluC9NPUF+TmHsnLAHT7/aOnu6RUyXJhd7nC6zaBwVl9JCSLiSGTdkFf4YrCRZzQhPBWZaIbI+c",
-	"xSphQ65bohsATE2z5BkTM9PnlC7MAsBUA/L3v6dMHxQW/f3vmNkstq4QekyTvZWkUBHP3GEUNhiqquS1",
-	"c7m8Yeke9qxRRveK5faUYtNZ1r/GSESCK1RvpYqThIxTxp6Z0TBY48IJGrywEYJmAHPLZ2ae2dntctlC",
-	"fqs4mMUWmQnjWk9FistyYgMOza+xbKhGg0ukzw1dsAgqa8KH+g/o7ROU0yKf7MZ9skGS8ArG+UQcKMmn",
-	"If8UBMHK/3VXF9W37RfkE+m2+uQTsdtJPpEF04NxQcoti9fxW7Z17+u3a+pc6G/XcOXGf7vmqy4B27U3",
-	"Br/d5mwMats1znwIsFmr2Ew3qGxV7WOwVR+uIwE2bG/W0CmIpFsdbNYqc6/AVt0NAV1xX8Dmvc2aZ+4N",
-	"0Kp9sOnKVLk/YBcbDlxyG4G2nc6GbWvqVm3RRck7A9fsWNMjzdsb2jmeGzhgv9QIELnUajSXgHo9wIV1",
-	"X2txY/OvwSFk888db5HNGzmuNvnhtSlkGtqVXFDyATdo6+xMDw5DqU0lTqFbArZp1bXRTG1GgQ/i5Ynm",
-	"8UkMVyBQgiWW5CI/jc8IJXjKqhrobyvOoKlndwHuHRd7Q/7eafrz2dnrQtJMsHCb5AB+KXhEsY+KPOm2",
-	"Wj7pHrSfkhEbCz1HLFNuZQ8jbYHzh5a2aDgBPhyHFO/SJWalt4IiyrcmnmmmuT6WrnvSbrVaT4GNFz7J",
-	"MnqSJ4ddkNQITaSwfasJG/JyPWK3Xy0kci0pTYViWdLPJ53WU5R8yrWbc+9Up3azlXNxlq1Wi8R8yAEu",
-	"W5fkKbQBYRXzg6fMx8sxmiR2RaB0H2c3Vt7KQ9EIQqCnCsKchq0g/+wRqDscyyG3ewQbrekA5Mh2RTQw",
-	"NGSJHEDEqpP8MHwSRWhjOofafuWa5UPePiS/xD+gBAtJXSBLFcwi5qTniIUaIX5GpLLyN6o0GLhELv5X",
-	"YK6nglPAWPAAxtr+l7i9Ewp32rTs/emTGMqYhoLLWOOHGGMtyMMuSZhSqEBE8SWYeSKh/z1ZzCaMowox",
-	"53pWoUgZFJ0289JS64iRkNrSR0kcMo4XY6bw0a+nZ57vzdPEaIJysL+vqZcU8zRkeyK93DeN9iHVou8U",
-	"AX3LkkQSkzFxKrQmhxY6tICwmVXZ5TM8LPU6mZdXjJUTMXOinQde20PLHaez2Bt4B3vtvTaacCagb+8n",
-	"8TX7l/7rEg0KmXnuNPIG3kv4tVRYqdNqNeTpqMrPIa5WCgfDpWuhSrh1htVfLzfPwWFCeCtScJxiOmhI",
-	"597FOVd1lMG2/6ubyru3SYvTQnEaY87wBh/O/VI54VkqQk1k8OBiMDK9lAWDqPTOdTf7IJ/W78kb/PnO",
-	"m5IF8BZrH1fFxbrbZKKfMZA0j0vG52wPnehgJyK3EHjqRLrilvsreHKSJEjxpHUSgOa7TAie3KnAi9IM",
-	"7gfpYoxBQW1UswqpdcpUzNXnQkbd4GBbdLBR1uWTGksyYjG/1DsxmxXXPt9v29pUDHeDRPLeTFp+YsLO",
-	"3/7Pl9b/IxKWBW2ytUU0yiZRrAH2uTYbrDxrCYCVf4DD0wgLt1mJppEcXLf3rcVr/zaOlrWE4b8zZfMJ",
-	"FSsqfyiU2tywXvZDlEc8vzPR2rRuyfYlS06yFivb7MRN7Xh+u632+hYFT21o1F3fKHMt1w06/fUNXLfs",
-	"O1CW5gY/mFRovU1AOHOTimaH5hXPfLNt2QawCNuzYJQaqNqCl8/mKtc9TDkNyM+SzVZSe4bmeOtzV0y1",
-	"4zTjKXy1BZaa7ytx1Mjt6JSh2XdLS8aGrmIlUcEvPy8Kb4AsFYU6/yTInPMD92brw/lyhT1UZazRT1i8",
-	"Nc9uk70aJ+JmHdsw4YqDW+Cdq8j+OqEhw4wLKwyjCsr8k/1SWMrSX9uiWKobWQFwvx9EtNhWn7BZIprz",
-	"KkIB9+2rHhaCzZfFW1DjwlWiDe0t55+nTtgIhm3nXkcfoLM9YrXv6iuY4r3RaKGQojrZIl3zyBtzvbJ6",
-	"9fmWafUUjEL6k73K6sB6OVfv5GH6ScyvnPQeq9iL76vQ9xbcDfQ64S7tjUS0+G4/joxPHY1We7tkatuu",
-	"llvT0UJhqs8nFrSON6CkxRAuaLYJAXbLbuhG7Q0IahZYBg16myxBRegZ8IjOJvTeqST6qBjLSq7hu0lM",
-	"P8wXElg/JJAgIiUcShE6TAIZQolBrNUqdmMR0EqL/XeX+r8ovfwm8X9hiR+xdEM83s/ZRbXQ87yWbWyB",
-	"0v7WAtL53YWGjWtzZV8G93ocsm6/JkHiq+HRmzPbQr23TblgHif+Z2aBb5iap9ygHd6tsI80VMkivyqp",
-	"oSFu8GjNXYhUr+1Hd2Zp7nBr6n2ZD7dKS55F0NacZdvrZ+VufyZmdeIUTvfJaEHk1dxFrzxkuIxg+7fy",
-	"at4ob73OchHUWnFDMR4zVm2nxdDr3Qy1kKvyHiS2WZ4iYBPs3h651yD2N6ntc0pt2aI34X8hM2+NbAYO",
-	"42d5+u6HNkrZoe7JLjURyXrpTH+UW6WKSdabS1KZD3cwaZUjgB/EqmUisjcFw8MRMfh6k0XbAd46KmHn",
-	"8NUZw6rPjX5bc2p2tIXt1Nu1iCt602936O6LSe4bkM08gdIjtcedOWfs8ZrkCrN8jCoJVpu7G3/81fXt",
-	"UibdrEhN3stYESXIiGGiDrjJTNdcYGav1trtdmaktuH9WO++Rr7wTXz8wka/DMu3Og37lj/WXHjW88nt",
-	"DoX/+GXRGU1VyZsuS50K/g2Zl5UNkO62Wlt4Rbl5nJdGnvwc4iN+FtzzwTdJh74uufDb/eP+arX2Ry3x",
-	"vDZFPP/k0g7kmQORBzPri9QhPTYuM2FUMmkc+aXajs5bVaOazv+jXuV4tHT+TrTT5EBbRzvxs/umnSY5",
-	"0jfa+YXvhUpE8M9xK3QfROmNpTU5XVpDbYyr+FoN671Ng7EdicFm96Nd5blAGo+++WzzU//eNqg889jd",
-	"NzXpS6tJBlE3coa28Q+VWL6PKXOajfNRfHeMfwiWir3fk+KU54tyVCeep81d0Zvara0Up2IJz4fxL8XM",
-	"RWv9RPCzbWlCnoirzlEE+v0mB3yVVuZHqzs9WhHFcsq7+RNEEcRB24x+HFOSYr64vCgkPEqWXschI5cp",
-	"5aYCaKw2p/SQE62B0EOis290/iug85jdbh2Zx6/uncpDt9+I/J/9KtHBg2/c4UtxhzNI+iDmKmcRvq0A",
-	"bHLZklBcs1RuxQlMpsimEDG6eJGK6Z+fG9gEoWuvH/C7HXxwSsU7H8YFZzso7p8pmI6/sYVvbOFxXLhY",
-	"RP8zcwe8dMmVByWyUvBI7v3VlLYVDKIcsexkyzUhyyy9tpQfsx7tA9U1fZUPp62/Z9K7OlELMndWNm74",
-	"mtyXWhsHUqsKxWlW2NQ0zT3jVxo7WWx4hK42ebvc3rvaEPfDHRRULuY0tyu22viFSAmyT5G6IOah2UtI",
-	"Fz0y7OnPfHn7TVB8WNPwx8D6bn6L3th8zW7SGGtZfRVH7yu+wdtxj5b/FQAA//8=",
+	"MkgQJHR08RROhowjln3Frlm6MH4Veoz8WJ9NhDS+FvoUablC0jGzJET/W5ARIzdUhRN0iqLImtGojzRJ",
+	"JkIr25JIoUX9udKtAJ/hRElcCk0ZxZhY6zwYFGD/wL0l30BpV87dNsbnU2/wweM0vmawwVFsQrHMw3+k",
+	"4kazGjEdxRyYIr6gSkzj0NMsQ8XTWCp4kCyNaRL/ywSq0Og6lgJmYf8MFDwCbN55eZ9972NwKYLVzT8z",
+	"VKEGoddx+e0R+q8pG3sD77v9PDZwH3+V++/enf5YmNU3rHxQrGQqjII5Bw/9yD6jv75BVZBng9i8Bcnt",
+	"ivFgxtLAictEzC3haN5Z5OL55qiJ3LSMmBv6Wj4QYuKcvqHlg6Kl+sgBY7hUlKsgQa+hBEzkVCEfDc2b",
+	"eCfkgktIORNcYjTySSFk9pWJmDU6Jmhxjk5qFMb/AC22HNZcHXtbhVu22X5VG7jk2Ag1X+NsEKgiMmZi",
+	"3ABxC+TNwmDe0scYxN2gtRGXjeBlsYx3hkf3NAA8jgRnPjpZ4jBkxEI6l0aRKIR84nnLfMRWgj6NBqHn",
+	"BabR4GSs0EpXUpi40QbkMzxL4ICAdhZjjk7ZeC5pUkBuvdxTjd/tDDe1rnXJUg3i0ncij3bbhEI8VeNO",
+	"FMOY7hO9mmK2ln7mIb4jhK6XfCOABT/zO8NnextklvabZhd7BBVsbrtCWhs21Ax3TShOpbP9mhWsuEC+",
+	"+0IWOvVJ9Xz3yA9sIYyFE7v1CRfEWHHg6tLY6bOb3D1nzV9Zl+LHsPAFz4HGPvIvv/hiw+2avJrjvQj4",
+	"KoAR3cScOr5gzr0LmN6Mwczdjte5I+uj2JCiR0rzljjffvFNuVDiApc7isdjltpbvixmyoiMWtj10a5W",
+	"vTm4i1scqNcmrOUxbJ97ZdjYRfbhF984/fdG94z5ip85d4SP5tA4rmjrT439+MsfG31MLtCeWTpB5pSs",
+	"uUPe/Lj8whZvspX+8tt2LytfixK/utFhOwBbiC5rhK8Y1HVnkJzuHChepe/xTtFcknwuiBqj1Jo7aYgD",
+	"u79F8kntOL73m1AvbLTZDgtWiFZrhLUYM3Zn6LLuBiSuDnTDFypLkPU3UJHfUMVe5t7YO4BcduhuhLro",
+	"L1PnhraeCxabNPhvbdaV26jJsWmz3gqt7mV33WUbuJGOWlWPKvztYMsLfmeZAx78VHZH01M18ZCZhxWa",
+	"AVSVT9azzFTxCKwMb3QjFj3H9EnmKno3E1dVXrZmA9dqArSVHBFrtFIn7cKK92+zUFLyrL0zlq0A4xNn",
+	"jIHZpGfEmfPAiQF8JHjwKvdH2NEk05zcYc12NjS+J8GxPILdGM9Zg7vYC3bH3nJ4bmPbYmRsRVhcY+vi",
+	"15VhVc3tVyOT7rw1LkQ+KY7gk8KMv5bD9BZcne5g7KjIBbkRQc0yLRZSpDU2zdKU3YEC3wca5FnYirB8",
+	"LXt+V019d/pRnXNoS4L70GT2EW8fyH5neYDNLtL8agBjs0BfFeV3Z3G32ClewtRETjqi6NL37gb8pkDf",
+	"K7AZkFtcxZwJ8dKGF+0CpxuetFanyYOG7g5r3p1f9M3eDZCy73kjLCu+3ncGZ170LncIwPv374OTuZow",
+	"rjQcrOjoYbzZU0aT6X8benIiZkOvcNhXbvVxvezdLoRWPPzN9kq6z+Y7WDcbZp45qrENZmaqzIqyTngs",
+	"phdxgkHXKE1ZoOV93Nn7kJRF60k0YfkF/jPiLIZ7r7+S3JSG6hkpQ/PleYmDa2+tNP/QuPZ5EeZ+McDd",
+	"+ke9m+8zPfaht/PR7NBj35ssNOdXFsX0zIQb7cQN62KX1vDF2uCge+CQa/pGH7X8Go5GUazb0uR1qiml",
+	"gtiUMU0kg0Qu2atCwszyZp3l95PgJBhSTkaMyBkEgoA0aW6+bNjVjYlJmLAk8slo7kSNZt4/E5FEktyA",
+	"72EeiKRbiWtwFs082mOuDrveyo773keb7L63dAp7VODaNOYixYD8qo4ztGo1DXKwLAYGOT73EVUM5Guv",
+	"yq/QtD9augFDK7N8+4p0O+2jkuv+SfCf57cHFQ75TsedpRN4VLV5CVVa7IX4C8/3YsWmch0aGiz6iasU",
+	"CJAZnaYppMzJBj9c2hIkVSND9isTY2uRBGNYYfdNWmifzLmKE/1VnBLGI4xnCfUQ0e4b1l1iaNRqcETt",
+	"UrZt2hm0kXxAX+Bs13IsM0C7yXXzTSjgSe5qKkb/NBpHYXG3O6d3wcDuMos2azjjNIpY5JO4cGwGhLNL",
+	"quJrlkUYzehi23PaKYU3b7EvTtmb8tz/gT9YPCtWBtJvGMeYhy1melBGBMeLHZcwn9D67Z5agtxEmfZI",
+	"Z6+lMb/zTEu27CMeSUIh30OHtfBUjE2e7dVDQT/ioei3Wkftfr/T6x51W/1+22/km3Z6b3LPv23YxrTJ",
+	"5SMjJtPM18NdU9O4cslsPZjqudS/X7fHy4rBirvyIhE35P//3/9HYn5N05hyBU8mcbAYk+tY4MUYeK+v",
+	"9PYzo4mabLmOiQivpOvjLq4g81vKaDgB8lLpsq6/Dq5pyukUok4hc6989Yvn41/vih0UeNlMSHWZsvsY",
+	"9bXpCga2D3Vjd5Z5BHZp5IhdphRpfpTSmOOArhv2ZvPBLYDZ4J8/5h2bF3n3+OJdcZAC5ckiIlePsAPk",
+	"wAkbpSmzR9UHf0iWSAYp7CXwiTuttjUp43JnT3Xr3c0io9fNP8sv4wRzAiiomt03HCYKFqAwf9fB0CuT",
+	"DoNAVaTjZczZbsQsT5hbXqZ7osztFvyzjiBDusBmivr2l3fespgaslL+sqkuVUWqy1UeHyMHrUqaCQYX",
+	"ldVHywHWq1C4jdsjP7IxnSdqQChf4G+78qtWhZ5XQoSruefnO1eFENn97TZiVqEq1k6i/h0EtcOHUhV6",
+	"u4jEWbLr281UB1hvfQqb9IaDSi7g5sTOvUA2Iycw7HOnA3zh9lIURDHn9kOpi91KVcKAbJfUzqKgY6yR",
+	"JvPl3Z261cPUXie/G+LUiC9NZOn+1PFmSlCYRe067sYosvNQBO0nGxZhYiGSRFNY17X+GTLQbqezqR7u",
+	"cjOoufDxFJt1kI2Yp3bppJUXB2dctQwm/OJziP+Yz2XDCNqC8iW0pl2vLWiR864ANGGpnyUOzBzyseEz",
+	"EmW8zmb4uT/dzAlKDeRVPAvEDMEKslymKp2zZZVOY82I65ajCPabF89Jv9sD1lJcp9yoWGE4MBp3qPE+",
+	"5UUhaB1/OV76WxkfbSpNMD8+y0yOFbbFLKJZXLPUJiXBVJxcGEd+9EtgEWGxFnO2MxK0W0s/yxm9Klln",
+	"6T9VKX1hzMsVLOSWA3eWeYbq2/pQ5iasKWkIWKmhGoiYZyUZtpjk0bIqG3bDMgGhxFWy2Ue3XBZUaw2Q",
+	"5ZH+x9tXvxHzq41NN4EjBTvlSrq+nde1l7PLKtHc5I11Ds1dBzwsCFXNpmyT9+y22a5s7zysgFZTi8Ov",
+	"T1PuN2S2r05s6zfWRPbXVdtaLbXpNxQf9isrz/gNORr9ynpC/gYVePz1VfH8miJyfl2aPb+y/GRhNkxN",
+	"RBRo4GiSiJtSo9yLxF+f485vSEnu12Xy9MsFi/1yNSl/JXmzX1MY1G+oiuJX5A/2q6qLbWhmWczYq7l6",
+	"NX5rUFy/sFn6XxpMhXcaq59nSK1fQRP3G1MW+7mDxvq1W1TuhcFf/T6vH+s0fpuhrH6ZxdbYngBL32RI",
+	"ql/+6qAnPCNillK+mQ4KL99YdMS+X+d4qF+UEkHqV25dVBgKsO43oU4ynNOvM18r21HFfS3+VHLAMy+d",
+	"ABt8Yypj6z9figzwtwaJYGYafX4y2GM2VePNuwxtYGKFcU4dVNlYs8kNLqJgR9mSiXULmQxXhzDRvDsJ",
+	"W+32Mi8vWNW5OdRZ5tvt5t5fEdxNCk3gNX6T1e51XtFkGzPNQxhJuvcguFTJeM8IHUm4M+ciS/G+oyau",
+	"OT2mylnDwB9cC9/MIpBFMWx1q1+p4QPYFrCC4QQHacCul/HWCqJb7mYjhd0i8nKNRp51XDXft7+8g8GL",
+	"mEuDf7WC/t7vwflt2z/sVqXpy+8DHkQRHrgSMiC2qw3vjs7dOxpMjx/KYHq4dPPpbjstUBDdLLvbdtBf",
+	"2tS7W1hsO7sZeZ2gkmYV3OYe35Fk9JZZot/ySCdYfb/OKQhvHbCSuHEZ0TS45DDyDKpyoY8SR7XeZnPX",
+	"eJzlFrYqjVObPK/Rln1kBLHtbube5F3aV69t1/bFP+wQ9sVP+VAFHRptZhtv5UGl3RmQyC8Y0vIdLxFR",
+	"TJ22xgqdg7qZ2Y0l0hYEc6iOW3wdPoTCv+PVD7Mi67eY7y23fBVoqvnqfHlXQ+X9EZNlscR8VSLARPBL",
+	"x4CVOc5BApf2VBIlyFGnNfHNjWOv1ZpKn/Rb0ift3lRT4fbkoDU1qQHB184uRTHjre7lSWv69PsnLfn0",
+	"+09PPrSD/vmHVtA///7Th3ZwiH/fdpafjj602vj0dKI/651/D0+6rfP4ZDjcwzZtv798+r3uNe/0tuUf",
+	"LKdbfd9brnxS/OC48MHh8un3U/n0r7saTxz6ut4q7btoaAy/NYbUnzUdy7fUEiu9t0hkfEOICOSmA/zI",
+	"YRgJkTDKtwBiR8N6JVnIcF+f+wnmi3MbOeh8XmV6hpGqBAmtCKYa4PlsxlISUsnyHOExJ6OUhkyLyUlC",
+	"5IwlScwv0QGB/TGHW7KGLMdPtk9z/Gk4vN2+1XC4fFp5zHNv8C3krkfvttr7qtxWcQ/Weq0+rGvoxn6g",
+	"7mw/nxvowb25gSJxwwphaDzZ0hlUuOkFdt+KvJvcO3OjpS+kN3iIa0OZK0u7a0fg3o5lm6s2DH7CYnRY",
+	"2qK8a7sTj8PHqpcdZQe42OWPDENaQXQyNhnKI1MpZyt9CCtXO74ptmxIxEbwX1vTehtvt+e2E3z80XSF",
+	"T6/zDkueKquAvoBstWYKfuaQzf4m89rWG4PbZHKsGSjdaaBq5QRWOpuBI4kg0m/uHANabDhPY7V4qxmC",
+	"k2u5sraJPj2m6BEmpC2mPd6zwUcgk0GYaQ7cRKkZaAqAZJt1vzAouUHHoAjxccXO/wSJvLNYZrgUh8sH",
+	"SaSYMizjFtJUsyAN0kWpeMbFHjkdg+KMxfFjacIuRUoSRq+ZJGLGOATxDPmEzmaMa06g8nLKJk9Sc2k4",
+	"DTW9pDHfI25hSc0tpIm+BkeZvSEf8u/IL2whh/wkK2pH4rzwDDUDD8hFbSmri7yYC5GMYSEXuzCYMl1J",
+	"Im64scb6Q+5UOsmL5fLIur7azOhijDnMZZYeHS4Jzbx/SlORyiHHbWH6CcqIEnPvhJVu+t3e0dM9cqok",
+	"udD7fIHFCaFujh5S0oXEsCm74M9wJcFiTmgiOMsSke2Rs1glbMh1S3QDgKlpljxjYmb6nNKFWQCYakD+",
+	"/veU6YPCor//HTObxdYVQo9psreSFAr/mTuMwgZD8Zi8RDCXNyzdw541yuhesaqgUmw6y/rXGIlIcIXq",
+	"rVRxkpBxytgzMxoGa1w4QYMXNkLQDGBu+czMMzu7XS5br3AVB7PYIjNhXOupSHFZTmzAofk1lg1Fd3CJ",
+	"9LmhCxZBAVH4UP8BvX2CqmHkk924TzZIEl7BOJ+IAyX5NOSfgiBY+b/u6qL6tv2CfCLdVp98InY7ySey",
+	"YHowLki5ZfE6fsu27n39dk2dC/3tGq7c+G/XfNUlYLv2xuC325yNQW27xpkPATZrFZvpBpWtqn0MturD",
+	"dSTAhu3NGjp1n3Srg81aZe4V2Kq7IaAr7gvYvLdZ88y9AVq1DzZdmSr3B+xiw4FLbiPQttPZsG1Nea4t",
+	"uih5Z+CaHWt6pHl7QzvHcwMH7JcaASKXWo3mElCvB7iw7mstbmz+NTiEbP654y2yeSPH1SY/vDaFTEO7",
+	"kgtKPuAGbZ2d6cFhKLWpxCl0S8A2rbo2mqnNKPBBvDzRPD6J4QoE6rnEklzkp/EZoQRPWVUD/W3FGTRl",
+	"+y7AveNib8jfO01/Pjt7XUiaCRZukxzALwWPKPZRkSfdVssn3YP2UzJiY6HniNXYrexhpC1w/tDSFg0n",
+	"wIfjkOJdusSs9FZQRPnWxDPNNNfHCn1P2q1W6ymw8cInWUZP8uSwC5IaoYkUtm81YUNeLrvs9quFRK4l",
+	"palQLEv6+aTTeoqST7lEde6d6pSotnIuzrLVapGYDznAZeuSPIU2IKxifvCU+Xg5RpPErghUKOTsxspb",
+	"eSgaQQj0VEGY07AV5J89AuWVYznkdo9gozUdgBzZrogGhoYskQOIWHWSH4ZPoghtTOdQwrBcmn3I24fk",
+	"l/gHlGAhqQtkqYJZxJz0HLFQI8TPiFRW/kaVBgOXyMX/Csz1VHAKGAsewFAQSVzi9k4o3GnTsvenT2Ko",
+	"1hoKLmONH2KMJS8PuyRhSqECEcWXYOaJhP73ZDGbMI4qxJzrWYUiZVBb28xLS60jRkIKdZQgCiRkHC/G",
+	"TOGjX0/PPN+bp4nRBOVgf19TLynmacj2RHq5bxrtQ6pF36l1+pYliSQmY+JUaE0OLXRoAWEzq7LLZ3hY",
+	"6nUyLy+MKydi5kQ7D7y2h5Y7TmexN/AO9tp7bTThTEDf3k/ia/Yv/dclGhQy89xp5A28l/BrqbBSp9Vq",
+	"yNNRlZ9DXK3UR4ZL10IxdOsMq79ebp6Dw4TwVqTgOMV00JDOvYtzruoog23/VzeVd2+TFqeF4jTGnOEN",
+	"Ppz7parJs1SEmsjgwcVgZHopCwZR6Z3rbvZBPq3fkzf48503JQvgLZZ4roqLdbfJRD9jIGkel4zP2R46",
+	"0cFORG4h8NSJdMUt91fw5CRJkOJJ6yQAzXeZEDy5U4EXpRncD9LFGIOC2qhmFVLrlKmYq8+FjLrBwbbo",
+	"YKOsyyc1lmTEYn6pd2I2K659vt+2tSmM7gaJ5L2ZtPzEhJ2//Z8vrf9HJCwL2mRri2iUTaJYA+xzbTZY",
+	"edYSACv/AIenERZusxJNIzm4bu9bi9f+bRwtawnDf2fK5hMqFo7+UCgCumFZ8IeotXh+Z6K1ad2S7UuW",
+	"nGQtVrbZiZva8fx2W+31LQqe2tCou75R5lquG3T66xu4btl3oCzNDX4wqdB6m4Bw5iYVzQ7NK575Ztuy",
+	"DWARtmfBKDVQtQUvn81VrnuYchqQnyWbraT2DM3x1ueumGrHacZT+GoLLDXfV+KokdvRKUOz75aWjA1d",
+	"xbKkgl9+XhTeAFkqCnX+SZA55wfuzdaH8+UKe6jKWKOfsBJsnt0mezVOxM06tmHCFQe3wDtXkf11QkOG",
+	"GRdWGEYVlPkn+6WwlKW/tkWxIjmyAuB+P4hosa0+YbNENOdVhDr121c9LASbL4u3oMaFq0Qb2lvOP0+d",
+	"sBEM2869jj5AZ3vEat/VVzDFe6PRQiFFdbJFuuaRN+Z6ZfXq8y3T6ikYhfQne5XVgfVyrt7Jw/STmF85",
+	"6T1WsRffV6HvLbgb6HXCXdobiWjx3X4cGZ86Gq32dsnUtl0tt6ajhcJUn08saB1vQEmLIVzQbBMC7Jbd",
+	"0I3aGxDULLAMGvQ2WYKK0DPgEZ1N6L1TSfRRMZaVXMN3k5h+mC8ksH5IIEFESjiUInSYBDKEEoNYq1Xs",
+	"xiKglRb77y71f1F6+U3i/8ISP2Lphni8n7OLaqHneS3b2AKl/a0FpPO7Cw0b1+bKvgzu9Thk3X5NgsRX",
+	"w6M3Z7aFem+bcsE8TvzPzALfMDVPuUE7vFthH2mokkV+VVJDQ9zg0Zq7EKle24/uzNLc4dbU+zIfbpWW",
+	"PIugrTnLttfPyt3+TMzqxCmc7pPRgsiruYteechwGcH2b+XVvFHeep3lIqi14oZiPGas2k6Lode7GWoh",
+	"V+U9SGyzPEXAJti9PXKvQexvUtvnlNqyRW/C/0Jm3hrZDBzGz/L03Q9tlLJD3ZNdaiKS9dKZ/ii3ShWT",
+	"rDeXpDIf7mDSKkcAP4hVy0RkbwqGhyNi8PUmi7YDvHVUws7hqzOGVZ8b/bbm1OxoC9upt2sRV/Sm3+7Q",
+	"3ReT3Dcgm3kCpUdqjztzztjjNckVZvkYVRKsNnc3/vir69ulTLpZkZq8l7EiSpARw0QdcJOZrrnAzF6t",
+	"tdvtzEhtw/ux3n2NfOGb+PiFjX4Zlm91GvYtf6y58Kznk9sdCv/xy6IzmqqSN12WOhX8GzIvKxsg3W21",
+	"tvCKcvM4L408+TnER/wsuOeDb5IOfV1y4bf7x/3Vau2PWuJ5bYp4/smlHcgzByIPZtYXqUN6bFxmwqhk",
+	"0jjyS7UdnbeqRjWd/0e9yvFo6fydaKfJgbaOduJn9007TXKkb7TzC98LlYjgn+NW6D6I0htLa3K6tIba",
+	"GFfxtRrWe5sGYzsSg83uR7vKc4E0Hn3z2ean/r1tUHnmsbtvatKXVpMMom7kDG3jHyqxfB9T5jQb56P4",
+	"7hj/ECwVe78nxSnPF+WoTjxPm7uiN7VbWylOxRKeD+NfipmL1vqJ4Gfb0oQ8EVedowj0+00O+CqtzI9W",
+	"d3q0IorllHfzJ4giiIO2Gf04piTFfHF5UUh4lCy9jkNGLlPKTQXQWG1O6SEnWgOhh0Rn3+j8V0DnMbvd",
+	"OjKPX907lYduvxH5P/tVooMH37jDl+IOZ5D0QcxVziJ8WwHY5LIlobhmqdyKE5hMkU0hYnTxIhXTPz83",
+	"sAlC114/4Hc7+OCUinc+jAvOdlDcP1MwHX9jC9/YwuO4cLGI/mfmDnjpkisPSmSl4JHc+6spbSsYRDli",
+	"2cmWa0KWWXptKT9mPdoHqmv6Kh9OW3/PpHd1ohZk7qxs3PA1uS+1Ng6kVhWK06ywqWmae8avNHay2PAI",
+	"XW3ydrm9d7Uh7oc7KKhczGluV2y18QuREmSfInVBzEOzl5AuemTY05/58vaboPiwpuGPgfXd/Ba9sfma",
+	"3aQx1rL6Ko7eV3yDt+MeLf8rAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -81,7 +81,7 @@ func TestOutage_AReadWithoutItsDatabaseIs503AndNot500(t *testing.T) {
 func TestOutage_ABugIsNoOutage(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE products RENAME TO wares; ALTER TABLE clients RENAME TO callers`); err != nil {
+	if _, err := s.pool.Exec(t.Context(), `ALTER VIEW products_with_slots RENAME TO wares; ALTER TABLE clients RENAME TO callers`); err != nil {
 		t.Fatal(err)
 	}
 	s.do("GET", "/v1/products", "").want(t, 500, api.TypeInternal)
