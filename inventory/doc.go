@@ -36,7 +36,7 @@
 //	2  advisory locks                   by their number
 //	3  rows of products                 by sku, in byte order: the order of Go strings and of COLLATE "C". The rows of
 //	                                    purchased, which count for a limit, are written under the row of their product
-//	4  rows of stock_slots              one that nobody has locked, without waiting; or all, under the row of their product
+//	4  rows of stock_slots              one that is not locked, without waiting; or all, under the row of their product
 //	5  the row of the order             Cancel only
 //	6  the idempotency key              its INSERT waits for a transaction that inserts the same key
 //

@@ -56,7 +56,7 @@ func (s *Service) slots(ctx context.Context, p *purchase) (Reply, error) {
 			return Reply{}, err
 		}
 		if slices.ContainsFunc(picked, func(tag *pgconn.CommandTag) bool { return tag.RowsAffected() == 0 }) {
-			if !waits { // whoever waits for the row of a product must hold no slot of it
+			if !waits { // a transaction that waits for the row of a product must hold no slot of it
 				waits = true
 				return Reply{}, pgtx.ErrRetry
 			}

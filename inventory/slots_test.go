@@ -9,6 +9,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // divided opens a shop with n units of A in slots, of which one is sold.
@@ -121,6 +122,7 @@ func TestSlots_ManyBuyersOfALockedProductEmptyIt(t *testing.T) {
 			}
 		})
 	}
+	locktest.Eventually(t, "buyers wait for the slots and for the row of the product", func() bool { return s.Waiting() > 1 })
 	release()
 	buyers.Wait()
 	if s.orders() != 101 || s.left("A") != 0 {

@@ -61,10 +61,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if a.probe, err = c.open(ctx, 1); err != nil {
 		return nil, err
 	}
-	if err := checkMigrated(ctx, a.pool); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(c.checkHot(ctx, a.pool), c.checkSlots(ctx, a.pool)); err != nil {
+	if err := c.checkTables(ctx, a.pool); err != nil {
 		return nil, err
 	}
 	draw := exponential(c.Lab.Seed)
@@ -266,6 +263,14 @@ func (a *app) close(log *slog.Logger) {
 	case <-time.After(closeWait):
 		log.Warn("a connection to PostgreSQL was not returned", "waited", closeWait)
 	}
+}
+
+// checkTables reports what of the tables does not fit the settings.
+func (c *serveCmd) checkTables(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := checkMigrated(ctx, pool); err != nil {
+		return err
+	}
+	return errors.Join(c.checkHot(ctx, pool), c.checkSlots(ctx, pool))
 }
 
 // checkMigrated reports what is missing at the start, not at the first request.
