@@ -91,7 +91,7 @@
 //	                                            pgtx.Limit, or unknown if a COMMIT was sent
 //	A20  all slots of a product are locked      not "sold out", since their buyers may roll back: slots waits for them
 //
-// The last line of defence is CHECK (stock >= 0) under a relative write: if a lock is
+// The last line of defence is CHECK (stock >= 0), of slots CHECK (units >= 0), under a relative write: if a lock is
 // missing, the table refuses to sell the last unit twice. Each refusal is counted (GuardTripped).
 //
 // # What the caller gets

@@ -27,7 +27,8 @@ func (e *PurchaseLimitError) Is(target error) bool { return target == ErrPurchas
 
 // limits are the counts of the clients that buy products with a limit in one transaction. They are kept as the stock is:
 // read, decided in Go, and written relative to the current row, under the CHECK purchased_within_limit. No lock is
-// added: a transaction that counts a client's units of a product holds the row lock of that product.
+// added: a transaction that counts a client's units of a product holds the row lock of that product. (With slots it does not if
+// the limit was set after its first statement: the CHECK holds then too.)
 type limits map[buyer]*count
 
 type buyer struct {

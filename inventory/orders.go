@@ -51,8 +51,8 @@ const cancelling = "cancel"
 
 // Cancel returns an order's units to the stock, exactly once. A second cancel under
 // another key gets ErrAlreadyCancelled as its stored reply; for another client's
-// order Cancel returns ErrNotFound. It takes the same locks in the same order as a
-// purchase, with any strategy: products by sku, the order, the key. With redis-only,
+// order Cancel returns ErrNotFound. It takes locks in the order of all
+// strategies: products by sku, the order, the key. With redis-only,
 // whose purchases take no row lock, it takes the Redis lock too.
 func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	if err := req.Check(); err != nil {

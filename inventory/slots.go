@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,7 +14,8 @@ import (
 
 const nameSlots = "slots"
 
-// slotCount is how many buyers of a product need not wait for each other.
+// slotCount is how many buyers of a product need not wait for each other. Buyers of a product with a purchase limit wait for its
+// row.
 const slotCount = 16
 
 // slots takes units from one of several rows of a product, and skips the rows that other buyers have locked. Right.
@@ -26,12 +28,17 @@ const slotCount = 16
 // row of the product, where such buyers meet, and if there is still no row, for all slots. It then divides what is left, and
 // what was returned, into new ones. So the end of a stock, and an order of many units, is as slow as with row.
 //
-// Units in slots are for this strategy alone: the others do not see them, and refuse. All replicas that sell it must use slots.
-// To end that, stop them, and run in one transaction
+// Units in slots are for this strategy alone: the others do not see them, and store "sold out". All replicas must use slots: stop
+// those with another strategy before the first one with slots starts. To end that, stop all, and run
 //
-//	LOCK TABLE products, stock_slots;
+//	BEGIN;
+//	LOCK TABLE products_with_slots;
 //	UPDATE products p SET stock = s.stock FROM products_with_slots s WHERE s.sku = p.sku;
-//	DELETE FROM stock_slots
+//	DELETE FROM stock_slots;
+//	COMMIT
+//
+// Buyers who do not lock the row of the product all lock it for share at the foreign keys to it, as a MultiXact whose members
+// grow with their number: watch mxid_age(relminmxid) of products.
 func (s *Service) slots(ctx context.Context, p *purchase) (Reply, error) {
 	waits := false // the only thing that an attempt leaves to the next one
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
@@ -96,7 +103,7 @@ func (p *purchase) readSlots(ctx context.Context, tx *pgtx.Tx, picked []*pgconn.
 		WHERE sku = ANY($1)`, p.skus)
 	for n, l := range p.lines {
 		if i := find(items, l.SKU); i != nil && picked[n].RowsAffected() > 0 {
-			i.Stock += l.Quantity
+			i.Stock += min(l.Quantity, math.MaxInt64-i.Stock) // the view is bounded too
 		}
 	}
 	return items, err
@@ -119,7 +126,8 @@ func (p *purchase) divide(ctx context.Context, tx *pgtx.Tx, picked []*pgconn.Com
 		return nil, Order{}, err
 	}
 	for _, t := range *taken {
-		find(items, t.SKU).Stock += t.Units
+		i := find(items, t.SKU)
+		i.Stock += min(t.Units, math.MaxInt64-i.Stock)
 	}
 	order, err := p.decide(items)
 	if err != nil {

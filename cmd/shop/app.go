@@ -198,7 +198,13 @@ func (a *app) buyers(own *inventory.Service) api.Orders {
 func (c *serveCmd) apiConfig(a *app, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
 		Pool: a.pool, Orders: a.buyers(service), Catalog: service, Books: a.transfers.books, Transfers: a.transfers.with, Wallets: a.wallets.with,
-		Ready: func(ctx context.Context) (api.Degraded, error) { return a.ready(ctx, service) },
+		Ready: func(ctx context.Context) (api.Degraded, error) {
+			degraded, err := a.ready(ctx, service)
+			if err == nil {
+				err = c.checkSlots(ctx, a.probe) // another replica may have begun to use them
+			}
+			return degraded, err
+		},
 		Audit: a.auditNumbers,
 		Log:   log, Metrics: reg,
 		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, Share: c.Limits.MaxPerClient, Rate: c.Limits.RateLimit, Failures: c.Limits.UnknownKeys, Keys: c.Limits.MaxKeys},
@@ -315,10 +321,12 @@ func checkPrivileges(ctx context.Context, pool *pgxpool.Pool) error {
 	err := pool.QueryRow(ctx, `
 		SELECT coalesce(string_agg(privilege || ' on ' || tab, ', '), '')
 		FROM (VALUES ('SELECT', 'clients products products_with_slots stock_slots orders order_lines accounts transfers ledger_entries idempotency_keys'),
-		             ('INSERT', 'stock_slots orders order_lines stock_movements transfers ledger_entries idempotency_keys'),
-		             ('UPDATE', 'products stock_slots orders accounts transfers')) AS needed (privilege, tabs),
+		             ('INSERT', 'stock_slots purchased orders order_lines stock_movements transfers ledger_entries idempotency_keys'),
+		             ('UPDATE', 'products stock_slots purchased orders accounts transfers'),
+		             ('DELETE', 'stock_slots')) AS needed (privilege, tabs),
 		     LATERAL regexp_split_to_table(tabs, ' ') AS tab
-		WHERE NOT has_any_column_privilege(to_regclass(tab), privilege)`, pgx.QueryExecModeExec).Scan(&missing)
+		WHERE NOT CASE privilege WHEN 'DELETE' THEN has_table_privilege(to_regclass(tab), privilege)
+		                         ELSE has_any_column_privilege(to_regclass(tab), privilege) END`, pgx.QueryExecModeExec).Scan(&missing)
 	if err == nil && missing != "" {
 		err = fmt.Errorf("this role lacks the privileges %s; run as the owner of the tables: shop migrate --grant-to ROLE", missing)
 	}

@@ -94,6 +94,8 @@ func (c *serveCmd) validateStrategy() error {
 		return fmt.Errorf("--strategy %s: no such strategy; there are: %s", c.Locks.Strategy, strings.Join(strategyNames(), ", "))
 	case !s.Safe && !c.Lab.Lab:
 		return fmt.Errorf("--strategy %s oversells; to watch it, add --lab", s.Name)
+	case s.Name == "slots" && len(c.Locks.Hot) > 0:
+		return errors.New("--hot-products with --strategy slots: to combined a product is sold out while its units are in slots")
 	case c.needsRedis(s) && c.Locks.RedisURL == "":
 		return fmt.Errorf("--strategy %s, --hot-products or --lab needs Redis: set --redis-url or SHOP_REDIS_URL, as in redis://127.0.0.1:6379/0", s.Name)
 	case (s.Name == "combined" || len(c.Locks.Hot) > 0 || c.Lab.Lab) && c.Locks.LockTTL < 2*inventory.BatchTrust:

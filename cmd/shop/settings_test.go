@@ -186,7 +186,7 @@ func TestSettings_UnitsInSlotsNeedTheirStrategy(t *testing.T) {
 	if _, err := shop(t, append(serve, "row")...); exitCode(err) != 2 || !strings.Contains(err.Error(), "--strategy row does not see units") {
 		t.Error(err)
 	}
-	if _, err := shop(t, append(serve, "slots", "--hot-products", "tea")...); err == nil || !strings.Contains(err.Error(), `"combined"`) {
+	if _, err := shop(t, append(serve, "slots", "--hot-products", "tea")...); exitCode(err) != 2 || !strings.Contains(err.Error(), "sold out while its units are in slots") {
 		t.Error(err)
 	}
 }

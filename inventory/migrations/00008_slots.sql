@@ -2,6 +2,7 @@
 -- With the strategy slots, the stock of a product is in these rows, and what returns to it is in products.stock until a
 -- buyer finds too little in them. Two buyers do not wait for each other as long as there is a row for each.
 -- A replica of the version before, or with another strategy, does not see these units: see slots.go.
+SET LOCAL lock_timeout = '3s'; -- purchases queue behind it; a migration may be repeated
 CREATE TABLE stock_slots (
     sku   text COLLATE "C" NOT NULL REFERENCES products,
     slot  integer NOT NULL,
@@ -18,7 +19,8 @@ SELECT sku, name, price, currency,
 FROM products p;
 
 -- +goose Down
-LOCK TABLE products, stock_slots;
+SET LOCAL lock_timeout = '3s';
+LOCK TABLE products_with_slots; -- and the tables under it, in the order in which its readers lock them
 UPDATE products p SET stock = all_of.stock FROM products_with_slots all_of WHERE all_of.sku = p.sku;
 DROP VIEW products_with_slots;
 DROP TABLE stock_slots;

@@ -27,10 +27,11 @@ const (
 // legal order.
 //
 // Of the steps that can come next, a read that fits is taken at once: it changes nothing, so no legal order
-// is lost. The writes are tried in the order of the database. If the service is right, that order is legal,
-// and the first order is the only one to try. If it is not, the search continues, and the verdict does not
-// depend on the order of the database. A search that takes long begins again with another order, since a mistake
-// near its beginning costs the most; each may take twice as long, so that the last one is complete.
+// is lost. The writes are tried in the order of the database. If the service is right, that order is legal (but for
+// slots, whose buyers do not wait for each other), and the first one is the only one to try. If it is not, the search
+// continues, and the verdict does not depend on the order of the database. A search that takes long begins again with
+// another order, since a mistake near its beginning costs the most; each may take twice as long, so that the last one is
+// complete.
 func (p Partition) order(ctx context.Context) (Verdict, []int) {
 	s := newSearch(p)
 	stop := context.AfterFunc(ctx, func() { s.stop.Store(true) })
@@ -78,7 +79,7 @@ func (b bits) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bits) flip(i int)     { b[i/64] ^= 1 << (i % 64) }
 
 func newSearch(p Partition) *search {
-	s := &search{steps: p.Steps, amount: p.Amount, most: firstMost, left: firstMost, done: make(bits, (len(p.Steps)+63)/64), seen: map[uint64][]seen{}, seed: maphash.MakeSeed()}
+	s := &search{steps: p.Steps, amount: p.Amount, done: make(bits, (len(p.Steps)+63)/64), seen: map[uint64][]seen{}, seed: maphash.MakeSeed()}
 	for i := range p.Steps {
 		s.byCall = append(s.byCall, i)
 	}
@@ -88,6 +89,8 @@ func newSearch(p Partition) *search {
 		s.place[i] = at
 	}
 	s.try(func(a, b int) int { return p.Steps[a].before(p.Steps[b]) })
+	s.most = max(firstMost, 2*len(p.Steps)) // the order of the database needs one for each write
+	s.left = s.most
 	return s
 }
 
@@ -101,7 +104,7 @@ func (s *search) try(compare func(a, b int) int) {
 	}
 }
 
-// firstMost is how many positions the first search may try: far more than the order of the database needs.
+// firstMost is how many positions the first search may try, or more in a large partition.
 const firstMost = 10_000
 
 // Within this time of each other, two returns say little about the order of their writes.

@@ -41,16 +41,17 @@ func send[T any](s *Store, ctx context.Context, unlimited bool, request func(con
 		case a := <-answers:
 			reply, err = a.reply, a.err
 		case <-limited.Done():
-			select { // both may be there
-			case a := <-answers:
-				return a.reply, result(ctx, a.err)
+			err = limited.Err()
+			select {
+			case a := <-answers: // both may be there
+				reply, err = a.reply, a.err
 			default:
-			}
-			if err = limited.Err(); ctx.Err() == nil { // the driver may be about to say that it has sent nothing
-				select {
-				case a := <-answers:
-					reply, err = a.reply, a.err
-				case <-time.After(grace):
+				if ctx.Err() == nil { // the driver may be about to say that it has sent nothing
+					select {
+					case a := <-answers:
+						reply, err = a.reply, a.err
+					case <-time.After(grace):
+					}
 				}
 			}
 		}

@@ -47,7 +47,7 @@ type Store struct {
 	locks *locks
 }
 
-// New makes a Store whose leases last ttl. Of a grant, at least a third of it is left; Renew begins it anew. etcd must be
+// New makes a Store whose leases last ttl. Of a grant, at least a quarter of it is left; Renew begins it anew. etcd must be
 // available: if all endpoints refuse a connection, New fails at once.
 // A TTL that etcd would round, or raise to its minimum of 1.5 elections (2 s with its defaults), is locking.ErrTTL.
 func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Options) (*Store, error) {

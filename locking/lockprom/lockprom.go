@@ -38,35 +38,26 @@ var kinds = []locking.Kind{
 // New registers the metrics with reg, and returns the Observer that updates them for
 // the named store. Several stores, and several calls for one store, share the metrics.
 func New(reg prometheus.Registerer, store string) (locking.Observer, error) {
-	events, err := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+	events, err1 := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "locking_events_total",
 		Help: "Events of locks, by store and kind.",
 	}, []string{"store", "kind"}))
-	if err != nil {
-		return nil, err
-	}
-	waits, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	waits, err2 := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "locking_wait_seconds",
 		Help:    "Time from the first attempt to the grant, or to the time-out.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // 0.5 ms to 16 s
 	}, []string{"store"}))
-	if err != nil {
-		return nil, err
-	}
-	holds, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	holds, err3 := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "locking_hold_seconds",
 		Help:    "Time from the grant to the end of the work.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18), // 0.5 ms to 66 s
 	}, []string{"store"}))
-	if err != nil {
-		return nil, err
-	}
-	lags, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	lags, err4 := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "locking_renew_lag_seconds",
 		Help:    "Time from when a renewal was due to its confirmation.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9), // 0.5 ms to 33 s
 	}, []string{"store"}))
-	if err != nil {
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	return observe(events.MustCurryWith(prometheus.Labels{"store": store}),
