@@ -39,12 +39,10 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	if flow.Refuses != nil {
 		findings.Add("I-ALLOW", judge.RefusedWrites(records, flow.Refuses)...)
 	}
-	findings.Add("I-LOCKED", t.unlocked(records)...)
 	findings.Add("I-BODY", judge.RefusedReads(records)...)
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
 	findings.Add(flow.During, judge.Apart(t.Samples)...)
-	findings.Add(ReplicatedInvariant.Code, t.unreplicated(records)...)
-	findings.Add(LeakInvariant.Code, leaks(t.AtRest)...)
+	t.judged(findings, records)
 	var unshown []string
 	if e := t.Scenario.Experiment; e != nil {
 		var broken invariant.Findings
@@ -63,6 +61,23 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	result.Violations[flow.Number] = audited.Number
 	result.Verdict, result.AsExpected = Judge(t.Scenario, result.Violations, result.Inconclusive)
 	return result, nil
+}
+
+// judged adds the invariants that are judged only under some faults, or of some strategies: one that is not judged must not
+// be reported as kept.
+func (t *Trial) judged(findings invariant.Findings, records []traffic.Record) {
+	if _, watched := t.Monitored["lock_calls"]; watched && t.Scenario.locked() {
+		findings.Add("I-LOCKED", t.unlocked(records)...)
+	}
+	if t.Scenario.Fault == StandbyGone {
+		findings.Add(ReplicatedInvariant.Code, t.unreplicated(records)...)
+	}
+	if len(t.AtRest) > 0 {
+		findings.Add(LeakInvariant.Code, leaks(t.AtRest)...)
+	}
+	if t.Scenario.Fault == NoFault {
+		findings.Add("I-ERROR", judge.Internal(records)...)
+	}
 }
 
 // quiet connects to the database and waits until no other connection to it is left.
@@ -105,35 +120,33 @@ func (t *Trial) Keep() bool { return t.proof.Keep }
 // Loaded returns the records of the load, without those of the postcheck.
 func (t *Trial) Loaded(records []traffic.Record) []traffic.Record { return records[:t.loaded] }
 
-// lifeless lists what breaks I-LIVE.
+// lifeless lists what breaks I-LIVE, a replica that exits by itself included.
 func (t *Trial) lifeless(records []traffic.Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
 	bounds := judge.Always(bound)
 	if t.Scenario.Fault == Nemesis {
 		bounds = judge.Among(t.events, t.History.Epoch, bound)
 	}
-	return slices.Concat(judge.Stalls(t.History, records, t.events, bounds), t.silent, judge.Undecided(records))
+	return slices.Concat(t.Replicas.Exits(), judge.Stalls(t.History, records, t.events, bounds), t.silent, judge.Undecided(records))
 }
 
-// unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys
-// may; but a strategy that never requests a lock has none to lose, so one call is needed even then. If keys share a
+// unlocked reports that keys had an effect without a lock, by the number of calls of the lock service. While that is unavailable,
+// keys may; but a strategy that never requests a lock has none to lose, so one call is needed even then. If keys share a
 // lock, they need one for each object that they contend for.
 func (t *Trial) unlocked(records []traffic.Record) []string {
-	asked, watched := t.Monitored["lock_calls"]
-	if !watched || !t.Scenario.locked() {
-		return nil
-	}
+	asked := t.Monitored["lock_calls"]
 	_, done, _ := tally(t.Loaded(records))
 	if t.Scenario.Strategy == Combined {
 		done = contended(t.Loaded(records))
 	}
+	done *= max(1, t.Scenario.Flow.LockCalls)
 	if t.Scenario.Flow.spec(t.Scenario.Fault).Outage {
 		done = min(done, 1)
 	}
 	if asked >= int64(done) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d locks were needed, but only %d were requested from the lock service", done, asked)}
+	return []string{fmt.Sprintf("the locks that were needed take %d calls of the lock service, but there were only %d", done, asked)}
 }
 
 // contended counts the objects for which a key had an effect.
@@ -168,7 +181,7 @@ func (t *Trial) result(records []traffic.Record, evidence map[string]int64, unsh
 	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), traffic.Lagging(result.Latency.Lag))
 	result.Inconclusive = slices.Concat(result.Missed, unshown)
 	if t.failed != nil {
-		result.Missed = append(result.Missed, t.failed.Error())
+		result.Missed = append(append(result.Missed, t.failed.Error()), t.Replicas.Exits()...) // an exit may be why it failed
 		result.Inconclusive = result.Missed
 	}
 	for name, n := range t.Replicas.Counters.Sum() {

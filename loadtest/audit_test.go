@@ -4,6 +4,7 @@ package loadtest
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"shop/loadtest/judge"
 	"shop/loadtest/site"
 	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 )
 
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
@@ -63,7 +65,7 @@ func TestUnlocked_AStrategyThatRequestsNoLocksIsFoundAlsoDuringAnOutage(t *testi
 		strategy string
 		fault    Fault
 		asked    int64
-		found    int
+		found    int64
 	}{
 		{"redis+row", NoFault, 2, 0},
 		{"redis+row", NoFault, 1, 1},
@@ -72,11 +74,36 @@ func TestUnlocked_AStrategyThatRequestsNoLocksIsFoundAlsoDuringAnOutage(t *testi
 		{"row", NoFault, 0, 0},
 	} {
 		r := &Trial{Scenario: flow.Safe(c.strategy, c.fault), loaded: len(records), Monitored: map[string]int64{"lock_calls": c.asked}}
-		if found := r.unlocked(records); len(found) != c.found {
+		found := invariant.Findings{}
+		if r.judged(found, records); found["I-LOCKED"].Count != c.found {
 			t.Errorf("%s under %s, asked for %d locks: %v", c.strategy, c.fault, c.asked, found)
 		}
 	}
-	if reasons := InconclusiveReasons(flow.Safe("redis+row", NoFault), map[string]int64{"overlaps": judge.OverlapsLeast, "lock_acquired": 300}); len(reasons) != 1 {
-		t.Errorf("not watched, and only its own count: %v", reasons)
+	flow.LockCalls = 2
+	for calls, want := range map[int64]int64{3: 1, 4: 0} {
+		r := &Trial{Scenario: flow.Safe("redis+row", NoFault), loaded: len(records), Monitored: map[string]int64{"lock_calls": calls}}
+		found := invariant.Findings{}
+		if r.judged(found, records); found["I-LOCKED"].Count != want {
+			t.Errorf("%d calls for two locks: %v", calls, found)
+		}
+	}
+	enough := map[string]int64{"overlaps": judge.OverlapsLeast, "samples": 5}
+	for name, reasons := range map[string]int{"lock_acquired": 1, "lock_calls": 0} { // it is not watched, and has only its own count
+		seen := maps.Clone(enough)
+		seen[name] = 300
+		if got := InconclusiveReasons(flow.Safe("redis+row", NoFault), seen); len(got) != reasons {
+			t.Errorf("with %s: %v", name, got)
+		}
+	}
+}
+
+func TestJudged_AnInternalErrorNeedsAFault(t *testing.T) {
+	records := []traffic.Record{{Intent: traffic.Intent{Key: "k"}, Attempts: []traffic.Attempt{{Status: 500, Problem: "internal"}, {Status: 201}}}}
+	for fault, want := range map[Fault]int64{NoFault: 1, Crash: 0} {
+		found := invariant.Findings{}
+		r := &Trial{Scenario: Scenario{Flow: &Flow{}, Fault: fault}}
+		if r.judged(found, records); found["I-ERROR"].Count != want {
+			t.Errorf("%s: %v", fault, found)
+		}
 	}
 }

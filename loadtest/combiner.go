@@ -2,6 +2,11 @@
 
 package loadtest
 
+import (
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/replicafault"
+)
+
 // Combined is the strategy of each flow that answers several requests in one transaction, under one lock if it takes one.
 const Combined = "combined"
 
@@ -16,7 +21,11 @@ var together = Need{Evidence: "together", Least: 10, Why: "fewer than 10 transac
 
 // CombinerKilledSpec is CombinerKilled: replicas die at the steps of Flow.Batch.
 func CombinerKilledSpec() FaultSpec {
-	return FaultSpec{Fault: CombinerKilled, Of: Combined, Needs: []Need{
+	setup := Setup{Inject: func(_ Servers, t *Trial) (fault.Fault, error) {
+		f := t.Scenario.Flow
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: f.Name, Steps: f.Batch, Action: "kill-batch", Wait: stepWait, Calm: 2 * t.TTL()}, nil
+	}}
+	return FaultSpec{Fault: CombinerKilled, Of: Combined, Setup: setup, Needs: []Need{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 replicas were killed in a transaction for several requests"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 		together,
@@ -25,7 +34,10 @@ func CombinerKilledSpec() FaultSpec {
 
 // CombinerPausedSpec is CombinerPaused, with more needs.
 func CombinerPausedSpec(more ...Need) FaultSpec {
-	return FaultSpec{Fault: CombinerPaused, Of: Combined, Least: 10, Needs: append([]Need{
+	setup := Setup{StopInBatch: true, Inject: func(_ Servers, t *Trial) (fault.Fault, error) {
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: t.TTL(), InBatch: t.Replicas.PauseInBatch}, nil
+	}}
+	return FaultSpec{Fault: CombinerPaused, Of: Combined, Setup: setup, Least: 10, Needs: append([]Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses in a transaction for several requests"},
 		together,
 	}, more...)}

@@ -29,8 +29,8 @@
 //
 // Each package knows only those above it:
 //
-//	traffic/     a plan is sent, and what the clients saw is kept
 //	fault/       what hurts a server, a replica, or the connection between them: a type for each fault
+//	traffic/     a plan is sent, and what the clients saw is kept
 //	site/        what runs: replicas, a process beside them, a database
 //	linear/      can the answers be those of a service that does one operation after the other?
 //	judge/       what follows from the records and the rows
@@ -39,7 +39,7 @@
 //	scenario/    the three flows: their plans, audits and models
 //	report/      the table, JSON, JUnit, and the page
 //	target/      the proof of a service that is not ours
-//	prove/       the program: its flags, the servers, and for each flow a table of what its faults need (setup.go)
+//	prove/       the program: its flags, the servers, and for each flow how its replicas are started
 //
 // A flow has these files: flow.go (what it is, its faults, what is checked after the load), plan.go, hostile.go (requests
 // that are not allowed), answers.go (what answers must say), audit.go, model.go, cells.go (of the crash matrix).
@@ -49,8 +49,8 @@
 // The path of inventory/redis+row/lock-lost, from main to its verdict, is in these files, in this order:
 //
 //	prove/main.go                                                            flags become scenarios
-//	prove/environment.go, prove/setup.go, prove/inventory.go                 what a scenario gets: replicas, a fault, evidence
-//	flow.go, scenario/inventory/flow.go, scenario/inventory/plan.go          what a flow is, and this one: what clients send
+//	prove/environment.go, prove/inventory.go                                 what a scenario gets: replicas, a fault, evidence
+//	flow.go, setup.go, scenario/inventory/flow.go, scenario/inventory/plan.go  what a flow and a fault are, and this one: what clients send
 //	proof.go                                                                 the protocol of a trial
 //	traffic/plan.go, traffic/attack.go, traffic/run.go                       the load and the retries
 //	traffic/recorder.go, traffic/history.go                                  what clients saw
@@ -58,14 +58,14 @@
 //	audit.go, scenario/inventory/audit.go                                    what the database shows
 //	judge/live.go, judge/evidence.go, verdict.go                             what follows
 //
-// These are 20 files with about 4,540 lines, about 3,600 of them code.
+// These are 20 files with about 4,510 lines, about 3,570 of them code.
 //
 // Not read:
 //
 //	prove                              other commands and flows, and the servers that other faults kill
 //	fault, crashmatrix                 other faults
 //	allkilled.go, combiner.go          …
-//	hangup.go, nemesis.go, standby.go  …
+//	nemesis.go, standby.go             …
 //	scenario                           other flows; of this one the model, reads, and requests that are not allowed
 //	site                               how replicas are started and stopped, and databases made
 //	traffic                            which problem means what; percentiles
@@ -78,8 +78,8 @@
 //	../inventory, ../transfer          …
 //	../wallet                          …
 //
-// A new fault is a type in package fault, an entry in the table of a flow's faults (scenario/FLOW/flow.go) and one in the
-// table of their setups (prove/FLOW.go). Tests name the places that are missing.
+// A new fault is a type in package fault and an entry in the table of a flow's faults (scenario/FLOW/flow.go): the servers that
+// it needs, how it is injected, and the evidence without which a run shows nothing. Tests name its rows in the documents.
 //
 // The terms of this package: an Intent is one thing that a client wants, under one idempotency key. A
 // Plan schedules requests for intents. A Run sends a plan and retries each key until it is decided. A
@@ -96,8 +96,9 @@
 //     fails. Each control names the invariants that it must break and those that must hold.
 //   - A run in which nothing could have gone wrong is inconclusive ("void" in prove.json), neither good
 //     nor bad (see InconclusiveReasons): too few requests with different keys for one product overlapped on
-//     different replicas (OverlapsLeast), the fault failed, did not happen or had no effect, or the load was
-//     not sent when the plan says (LagBound). The scenario is then run once more, and the report says so;
+//     different replicas (OverlapsLeast), the fault failed, did not happen or had no effect, the load was
+//     not sent when the plan says (LagBound), or the scenario could not be run. It is then run once more, as is a
+//     control that was violated without its evidence, and the report says so;
 //     Nemesis and a foreign service (Target) are not. If the last run is inconclusive too, the proof fails.
 //   - Safe means more than unbroken: everything in stock must be sold, a purchase must succeed soon after
 //     each fault, and the service must keep up with the load (Pace). A service that answers 503 to every

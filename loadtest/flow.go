@@ -47,6 +47,7 @@ type Flow struct {
 	Evidence    map[string]string          // what its numbers count, beside those of every flow
 	Counted     []string                   // the kinds of NAME_events_total in /metrics that are added to the evidence
 	Locked      func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
+	LockCalls   int                        // the fewest calls of the lock service for such a lock; 0: 1
 	Steps       []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
 	Batch       []string                   // at which CombinerKilled kills replicas
 	Faults      []FaultSpec                // in the order in which they are tried, NoFault first
@@ -70,16 +71,17 @@ type Timing struct {
 	ControlGrace time.Duration // how long a control may leave a key undecided; 0: as long as the others
 }
 
-// FaultSpec is what a flow defines for a fault.
+// FaultSpec is all that a flow defines for a fault.
 type FaultSpec struct {
 	Fault    Fault
+	Setup    Setup
 	Store    string        // strategies that use this store must survive the fault; "": all must
 	Needs    []Need        // of every run under this fault
 	Outage   bool          // the lock service is unavailable for a while, and keys may have an effect without a lock
 	Least    int           // shortest load, in TTLs of a lock
 	Stretch  int           // shortest load, in TTLs of a lock, at a lower rate: with no more requests than before
 	Recovery time.Duration // how long servers need before anything can succeed
-	Pace     judge.Pace    // the pace under this fault
+	CatchUp  time.Duration // how long after it first answers do not count in the shares of I-BUSY and I-ERROR; 0: a second
 	Slower   int           // divides the rate of the load, so that keys that waited can be caught up with; 0: 1
 	Apart    bool          // not part of the matrix: runs only on request
 	Of       string        // the only strategy that has it; "": all
@@ -88,6 +90,12 @@ type FaultSpec struct {
 // At returns the spec with a load of its own: its length, its stretch, and what divides its rate.
 func (u FaultSpec) At(least, stretch, slower int) FaultSpec {
 	u.Least, u.Stretch, u.Slower = least, stretch, slower
+	return u
+}
+
+// With returns the spec with another setup.
+func (u FaultSpec) With(s Setup) FaultSpec {
+	u.Setup = s
 	return u
 }
 
@@ -196,6 +204,9 @@ type Experiment interface {
 	Judge(expect Verdict, tried any) (broken invariant.Findings, unshown []string)
 }
 
+// Setup returns the setup of the scenario's fault.
+func (s Scenario) Setup() Setup { return s.Flow.spec(s.Fault).Setup }
+
 // locked reports whether the strategy takes a lock for each key that has an effect.
 func (s Scenario) locked() bool { return s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) }
 
@@ -214,7 +225,7 @@ func scenarioName(flow, strategy string, fault Fault) string {
 // Fault names the fault that is injected during the load. The flows name the faults of their stores.
 type Fault string
 
-// The faults of every flow's replicas.
+// The faults of replicas.
 const (
 	NoFault Fault = "none"
 	Crash   Fault = "crash"
@@ -283,10 +294,9 @@ func (f *Flow) Classify(status int, header http.Header, body []byte) (traffic.Ou
 // Under a nemesis the next fault follows within a second or two. There a first answer counts only when the
 // bound of I-LIVE is over after each outage, which is in the calms.
 func (f *Flow) pace(of Fault, lockTTL time.Duration) judge.Pace {
-	bound := f.Bound(of, lockTTL)
-	own := f.spec(of).Pace
+	bound, after := f.Bound(of, lockTTL), f.spec(of).CatchUp
 	if of == Nemesis {
-		own = own.Or(judge.Pace{After: bound})
+		after = bound
 	}
-	return own.Or(judge.DefaultPace).Or(judge.Pace{Lull: bound, Recover: bound + judge.RecoverMargin})
+	return judge.PaceOf(bound, after)
 }

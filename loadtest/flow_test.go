@@ -36,10 +36,15 @@ func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 
 func TestPace_AFaultMayHaveBoundsOfItsOwn(t *testing.T) {
 	const ttl = time.Second
-	flow := &Flow{Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: judge.Pace{Busy: 0.5, Errors: 0.3}}}}
-	want := judge.DefaultPace
-	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, judge.LiveBound(ttl)+time.Second, judge.LiveBound(ttl)+time.Second+judge.RecoverMargin
-	if got := flow.pace(Crash, ttl); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	flow := &Flow{Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, CatchUp: time.Minute}, {Fault: Nemesis, CatchUp: time.Minute}}}
+	bound := judge.LiveBound(ttl)
+	for fault, want := range map[Fault]judge.Pace{
+		NoFault: judge.PaceOf(bound, time.Second),
+		Crash:   judge.PaceOf(bound+time.Second, time.Minute),
+		Nemesis: judge.PaceOf(bound, bound),
+	} {
+		if got := flow.pace(fault, ttl); got != want {
+			t.Errorf("%s: %+v, want %+v", fault, got, want)
+		}
 	}
 }

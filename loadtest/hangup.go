@@ -14,9 +14,10 @@ import (
 // several requests in one transaction takes such requests out of its queue, and must not mix up the other answers.
 const HangUp Fault = "hang-up"
 
-// HangUpSpec is HangUp, of Combined.
-func HangUpSpec() FaultSpec {
-	return FaultSpec{Fault: HangUp, Of: Combined, Least: 5, Needs: []Need{
+// HangUpSpec is HangUp, of Combined. guard is Setup.Guard: requests must wait for a batch, however fast the machine is.
+func HangUpSpec(guard int) FaultSpec {
+	setup := Setup{Guard: guard, Inject: func(_ Servers, t *Trial) (fault.Fault, error) { return HangUps{t}, nil }}
+	return FaultSpec{Fault: HangUp, Of: Combined, Setup: setup, Least: 5, Needs: []Need{
 		{Evidence: "hung_up", Least: 50, Why: "fewer than 50 clients hung up"},
 		{Evidence: "cut_off", Why: "no request that was under way got no answer"},
 		together,

@@ -19,9 +19,10 @@ const ControlFor = 2 * time.Minute
 
 // NemesisSpec is the FaultSpec of Nemesis. recovery is how long the flow's servers need before anything
 // can succeed, and slower divides the rate of the load.
-func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
+func NemesisSpec(recovery time.Duration, slower int, s Setup) FaultSpec {
+	s.Links, s.Inject = true, Servers.Nemesis
 	return FaultSpec{
-		Fault: Nemesis, Apart: true, Outage: true, Recovery: recovery, Slower: slower,
+		Fault: Nemesis, Setup: s, Apart: true, Outage: true, Recovery: recovery, Slower: slower,
 		Needs: []Need{
 			{Evidence: "faults", Least: 3, Expect: Safe, Why: "fewer than 3 faults hit anything"},
 			{Evidence: "at_rest", Expect: Safe, Why: "the processes and stores at rest were not compared with those before the load"},

@@ -13,7 +13,7 @@ import (
 
 func nemesisFlow() *Flow {
 	f := &Flow{
-		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second, 1)}, Undisturbed: []string{"R"},
+		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second, 1, Setup{})}, Undisturbed: []string{"R"},
 		Shown: Shown{Summary: func(r Result) string { return fmt.Sprint(len(r.Records[:r.Loaded]), " requests") }},
 	}
 	f.Controls = []Scenario{f.Control("naive", NoFault, []string{"K"}, "B"), f.Safe("half", NoFault), f.Control("half", "other", nil, "R", "C")}

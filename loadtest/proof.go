@@ -61,13 +61,15 @@ type Proof struct {
 // replicas still run.
 type Monitor func(context.Context, []fault.Event) (map[string]int64, error)
 
-// Run runs the scenarios one after the other. It returns an error if a scenario could not be run; the
-// report then holds the scenarios before it, and is not as expected. A proof that fails is not an error.
+// Run runs the scenarios one after the other. A scenario that could not be run is inconclusive. Run returns an error if that is
+// the first one, or after two in succession: the report then holds the scenarios before it, and is not as expected. A proof that
+// fails is not an error.
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
 		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
 		Load: p.Load, Calm: p.Calm, Bound: map[string]time.Duration{}, When: time.Now(),
 	}
+	unrun := 0 // runs in succession that failed
 	for i, s := range p.Scenarios {
 		flow, ttl := s.Flow, p.LockTTL[s.Flow.Name]
 		report.Bound[flow.Name] = max(report.Bound[flow.Name], flow.Bound(s.Fault, ttl))
@@ -79,8 +81,13 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 			if runs++; runs > 1 {
 				p.Say("    once more: the first run showed nothing")
 			}
-			began := time.Now()
-			result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration})
+			began, t := time.Now(), &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration}
+			result, err := p.scenario(ctx, t)
+			if err == nil {
+				unrun = 0
+			} else if unrun++; i > 0 && unrun < 4 && ctx.Err() == nil { // a scenario has two runs, but a Nemesis has one
+				result, err = t.unrun(err), nil
+			}
 			if err == nil {
 				p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
 			}
@@ -107,13 +114,23 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// twiceIfVoid runs a scenario, and once more if the first run is inconclusive only because something did not happen in
+// unrun is the result of a trial that could not be run.
+func (t *Trial) unrun(err error) Result {
+	result := NewResult(t.Scenario, t.proof.Load.Replicas)
+	result.Verdict, result.Violations, result.Evidence = Inconclusive, map[string]int64{}, map[string]int64{}
+	result.Missed = []string{"it could not be run: " + err.Error()}
+	result.Plan, result.Inconclusive = t.Plan, result.Missed
+	return result
+}
+
+// twiceIfVoid runs a scenario, and once more if the first run is not as expected only because something did not happen in
 // it: the machine may have stood still while the fault was injected. The second run is the result, with its files, and
-// Result.Again says why. A run that shows anything is never repeated. A Nemesis is not repeated: it lasts as
+// Result.Again says why. A violation of a safe scenario is never repeated. A Nemesis is not repeated: it lasts as
 // long as the user said.
 func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 	result, err := run()
-	if err != nil || result.Verdict != Inconclusive || len(result.Missed) != len(result.Inconclusive) || s.Fault == Nemesis {
+	missed := len(result.Missed) > 0 && len(result.Missed) == len(result.Inconclusive)
+	if err != nil || !missed || result.Verdict == Violated && s.Expect == Safe || s.Fault == Nemesis {
 		return result, err
 	}
 	void := result.Inconclusive

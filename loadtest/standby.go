@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -40,9 +42,16 @@ func StandbySpecs(recovery time.Duration, least, slower int, reads string) (spec
 		Need{Evidence: "done_meanwhile", Least: 10, Expect: Violated, Why: "fewer than 10 writes were acknowledged while the standby was away"},
 	)
 	spec := FaultSpec{Store: "postgres", Least: least, Slower: slower, Recovery: StandbyAway + recovery}
-	spec.Pace.After = spec.Recovery // as long as the standby was away the keys that waited are caught up with
+	spec.CatchUp = spec.Recovery // as long as the standby was away the keys that waited are caught up with
 	for _, f := range []Fault{StandbyGone, PrimaryLost, PrimaryLostAsync} {
 		spec.Fault, spec.Apart, spec.Needs = f, f == PrimaryLostAsync, lost
+		spec.Setup = Setup{
+			Postgres: PostgresPair, Args: []string{"--pg-max-conns", "32"}, // a COMMIT that waits keeps its connection
+			Inject: func(servers Servers, t *Trial) (fault.Fault, error) {
+				pair, err := servers.Members(PostgresPair)
+				return pgfault.Standby{Members: pair, URL: t.Postgres, Away: StandbyAway, Lost: f != StandbyGone, Async: f == PrimaryLostAsync}, err
+			},
+		}
 		if f == StandbyGone {
 			spec.Needs = waited
 		}
@@ -59,9 +68,6 @@ var ReplicatedInvariant = invariant.Invariant{
 
 // unreplicated lists the keys that were first sent while the standby was away, and decided meanwhile.
 func (t *Trial) unreplicated(records []traffic.Record) []string {
-	if t.Scenario.Fault != StandbyGone {
-		return nil
-	}
 	return judge.Keys(records, func(r traffic.Record) bool {
 		if r.Reads || len(r.Attempts) == 0 || !r.Outcome.Final() {
 			return false

@@ -10,6 +10,7 @@ import (
 
 	"shop/loadtest/fault"
 	"shop/loadtest/traffic"
+	"shop/locking/invariant"
 )
 
 func TestUnreplicated_AreTheWritesThatWereSentAndAcknowledgedWhileTheStandbyWasAway(t *testing.T) {
@@ -42,7 +43,9 @@ func TestUnreplicated_AreTheWritesThatWereSentAndAcknowledgedWhileTheStandbyWasA
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r.Scenario.Fault = PrimaryLost
-	if found := r.unreplicated(records); len(found) > 0 {
+	findings := invariant.Findings{}
+	r.judged(findings, records)
+	if found, judged := findings[ReplicatedInvariant.Code]; judged {
 		t.Errorf("under primary-lost, where the database shows what was lost: %v", found)
 	}
 }

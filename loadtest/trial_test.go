@@ -49,7 +49,7 @@ func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
 	h := traffic.NewHistory()
 	r := &Trial{
 		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &traffic.Run{History: h}, silent: []string{"a silent key"},
-		events: []fault.Event{{What: "a fault", At: h.Epoch, Until: h.Epoch}},
+		events: []fault.Event{{What: "a fault", At: h.Epoch, Until: h.Epoch}}, Replicas: site.At(),
 	}
 	found := strings.Join(r.lifeless([]traffic.Record{{Intent: traffic.Intent{Key: "an open key"}, Outcome: traffic.Open}}), "; ")
 	for _, sign := range []string{"a fault", "a silent key", "an open key"} {

@@ -13,26 +13,30 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 	why := []string{"no fault"}
 	void := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: why, Missed: why}}
 	unchecked := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: []string{"no fault", "the history could not be checked"}, Missed: why}}
-	safe, violated := Result{Verdict: Safe}, Result{Verdict: Violated, Detail: Detail{Inconclusive: []string{"no fault"}}}
+	safe, violated := Result{Verdict: Safe}, Result{Verdict: Violated, Detail: Detail{Inconclusive: why, Missed: why}}
+	caught := Result{Verdict: Violated, AsExpected: true}
 	failed := errors.New("no server")
 	for name, c := range map[string]struct {
-		fault Fault
-		runs  []Result
-		err   error // of the last run
-		again bool
+		fault  Fault
+		runs   []Result
+		err    error // of the last run
+		again  bool
+		expect Verdict
 	}{
-		"safe":              {"crash", []Result{safe}, nil, false},
-		"violated":          {"crash", []Result{violated}, nil, false},
-		"could not run":     {"crash", []Result{void}, failed, false},
-		"void, then safe":   {"crash", []Result{void, safe}, nil, true},
-		"void, then broken": {"crash", []Result{void, violated}, nil, true},
-		"void twice":        {"crash", []Result{void, void}, nil, true},
-		"not checked":       {"crash", []Result{unchecked}, nil, false},
-		"void, then failed": {"crash", []Result{void, void}, failed, true},
-		"nemesis":           {Nemesis, []Result{void}, nil, false},
+		"safe":              {"crash", []Result{safe}, nil, false, Safe},
+		"violated":          {"crash", []Result{violated}, nil, false, Safe},
+		"could not run":     {"crash", []Result{void}, failed, false, Safe},
+		"void, then safe":   {"crash", []Result{void, safe}, nil, true, Safe},
+		"void, then broken": {"crash", []Result{void, violated}, nil, true, Safe},
+		"void twice":        {"crash", []Result{void, void}, nil, true, Safe},
+		"not checked":       {"crash", []Result{unchecked}, nil, false, Safe},
+		"void, then failed": {"crash", []Result{void, void}, failed, true, Safe},
+		"nemesis":           {Nemesis, []Result{void}, nil, false, Safe},
+		"control, caught":   {"none", []Result{caught}, nil, false, Violated},
+		"control, no fault": {"none", []Result{violated, caught}, nil, true, Violated},
 	} {
 		n := 0
-		got, err := twiceIfVoid(Scenario{Fault: c.fault}, func() (Result, error) {
+		got, err := twiceIfVoid(Scenario{Fault: c.fault, Expect: c.expect}, func() (Result, error) {
 			if n++; n == len(c.runs) {
 				return c.runs[n-1], c.err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
+	"shop/loadtest/fault"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
 )
@@ -26,6 +27,7 @@ type Cells struct {
 	Locks    string   // the lock service of the strategy: a lock is released after the commit; "": it has none
 	Database string   // to which a request sends nothing more after the commit
 	Health   string   // the field of /readyz that is "ok" when a replica reaches all stores
+	Setup    loadtest.Setup
 
 	Supply  func(p *traffic.Plan, cells int) // adds objects for each cell to a plan
 	Request func(traffic.Plan, Request) *traffic.Intent
@@ -77,8 +79,12 @@ func QuerySQL(ctx context.Context, t *loadtest.Trial, check invariant.Check) ([]
 
 // Add adds the fault to a flow, with two scenarios: all cells of one strategy, and a control with one cell.
 func (c *Cells) Add(f *loadtest.Flow) {
+	setup := c.Setup
+	setup.Links, setup.Inject = true, func(servers loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+		return Injection{Trial: t, Links: servers.Links()}, nil
+	}
 	f.Faults = append(slices.Clip(f.Faults), loadtest.FaultSpec{
-		Fault: Name, Apart: true, Outage: true, Slower: 5,
+		Fault: Name, Setup: setup, Apart: true, Outage: true, Slower: 5,
 		Needs: []loadtest.Need{{Evidence: "cells_hit", Why: "no cell of the crash matrix was hit"}},
 	})
 	f.Invariants = append(slices.Clip(f.Invariants), Invariant)

@@ -14,6 +14,10 @@
 //	redis-failover redisfault.Failover         Sentinel promotes a replica without the latest  redis_failovers, two_holders,
 //	                                           locks; a replica of the service is paused in    lock_calls_after (Redis)
 //	                                           one of them, and resumes within its TTL
+//	combiner-      replicafault.CrashSteps     SIGKILL at each step of a transaction that      crashes, cut_off, together
+//	killed                                     answers several requests
+//	combiner-      replicafault.Pauses         SIGSTOP in such a transaction                   pauses, together; outlived (MongoDB)
+//	paused
 //	hang-up        loadtest.HangUps            clients close connections before the answer         hung_up; cut_off
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is delayed until a newer  late_writes, late_stopped; late_refused of a
 //	                                           holder has written                              safe strategy, late_committed of an unsafe one

@@ -23,6 +23,7 @@ type Event struct {
 	// one that had to wait.
 	Replica int
 	Ends    bool
+	Steady  bool     // no outage: the service must keep up while it lasts
 	Keys    []string // idempotency keys whose COMMIT was cut or left in doubt, as a proxy saw them
 }
 
@@ -62,6 +63,14 @@ type Node interface {
 	Server
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
+}
+
+// Down returns how a round takes a node away and brings it back: every second one pauses it, the others kill it.
+func Down(n Node, round int) (take, back func(context.Context) error, how string) {
+	if round%2 == 1 {
+		return n.Pause, n.Resume, "paused"
+	}
+	return n.Kill, n.Start, "killed"
 }
 
 // Member is a node of a cluster.

@@ -25,16 +25,14 @@ func Always(bound time.Duration) func(at time.Duration) time.Duration {
 	return func(time.Duration) time.Duration { return bound }
 }
 
-// Stalls lists the faults after whose beginning or end no write succeeded within the bound of that moment. Requests that
-// end what another request began (Intent.Ends) do not count. The bound starts when a write is pending: at a low rate there
-// may be none for a while.
+// Stalls lists the faults after whose beginning or end no write succeeded within the bound of that moment. Requests that end
+// what another one began (Intent.Ends) do not count, nor does an answer sent again. The bound starts when a write is pending:
+// at a low rate there may be none for a while.
 func Stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
 	var successes []time.Duration
 	for _, r := range records {
-		for _, a := range r.Attempts {
-			if a.Outcome == traffic.OK && !r.Ends && !r.Reads {
-				successes = append(successes, a.End)
-			}
+		if decided := r.Deciding(); r.Outcome == traffic.OK && !decided.Duplicate && !r.Ends && !r.Reads {
+			successes = append(successes, decided.End)
 		}
 	}
 	slices.Sort(successes)
@@ -134,6 +132,18 @@ func RefusedReads(records []traffic.Record) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// Internal lists the keys that got an answer that only a bug, or a server that is gone, explains.
+func Internal(records []traffic.Record) (found []string) {
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			if a.Problem == "internal" {
+				found = append(found, fmt.Sprintf("%s: %d internal", r.Key, a.Status))
+			}
+		}
+	}
+	return found
 }
 
 // Diverged lists the keys that got two different final answers, with these answers.

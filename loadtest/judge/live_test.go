@@ -34,6 +34,7 @@ func TestStalls_ASuccessMustComeWithinTheBoundOfEachFaultAndOfItsEnd(t *testing.
 		{"nothing after its end", []traffic.Record{bought(2 * second)}, event(1*second, 3*second), 1},
 		{"refusals are no sign of life", []traffic.Record{refused}, event(1*second, 1*second), 2},
 		{"an end of something is no sign of life", []traffic.Record{{Intent: traffic.Intent{Ends: true}, Outcome: traffic.OK, Attempts: []traffic.Attempt{{Outcome: traffic.OK, End: 2 * second}}}}, event(1*second, 1*second), 2},
+		{"an answer sent again is no sign of life", []traffic.Record{{Outcome: traffic.OK, Attempts: []traffic.Attempt{{Outcome: traffic.OK, End: second / 2}, {Outcome: traffic.OK, End: 2 * second}}}}, event(1*second, 1*second), 2},
 		{"nothing at all: everything 503", nil, event(1*second, 2*second), 2},
 	} {
 		stalls := Stalls(h, c.records, []fault.Event{c.event}, Always(2*second))

@@ -78,8 +78,7 @@ func played(when decides) (*traffic.History, []traffic.Record) {
 
 // broke returns the invariants of liveness that a history breaks.
 func broke(h *traffic.History, records []traffic.Record, events []fault.Event) string {
-	bound := LiveBound(paceTTL)
-	findings, _ := KeptUp(h, records, events, paceLoad, DefaultPace.Or(Pace{Lull: bound, Recover: bound + RecoverMargin}))
+	findings, _ := KeptUp(h, records, events, paceLoad, PaceOf(LiveBound(paceTTL), 0))
 	violations := findings.Counts()
 	maps.DeleteFunc(violations, func(_ string, n int64) bool { return n == 0 })
 	return strings.Join(slices.Sorted(maps.Keys(violations)), " ")
@@ -188,5 +187,30 @@ func TestPace_AnAbandonedKeyNoLongerWaits(t *testing.T) {
 	}
 	if got := broke(h, records, nil); got != "" {
 		t.Errorf("reads alone: broke %q", got)
+	}
+}
+
+// What was not judged must not be reported as kept, nor as 100 %.
+func TestPace_WithoutAWindowGoodputIsNotJudged(t *testing.T) {
+	h, records := played(prompt)
+	whole := []fault.Event{{What: "a fault", At: h.Epoch.Add(time.Second), Until: h.Epoch.Add(12 * time.Second)}}
+	steady := []fault.Event{whole[0]}
+	steady[0].Steady = true
+	for _, c := range []struct {
+		name   string
+		events []fault.Event
+		load   time.Duration
+		want   bool
+	}{
+		{"the whole load", nil, paceLoad, true},
+		{"a load of one window", nil, window, false},
+		{"an outage that leaves no window", whole, paceLoad, false},
+		{"a fault that is no outage", steady, paceLoad, true},
+	} {
+		findings, figures := KeptUp(h, records, c.events, c.load, PaceOf(LiveBound(paceTTL), 0))
+		_, judged := findings["I-GOODPUT"]
+		if _, figure := figures["goodput_percent"]; judged != c.want || figure != c.want {
+			t.Errorf("%s: judged %t, figure %t; want %t", c.name, judged, figure, c.want)
+		}
 	}
 }

@@ -38,7 +38,7 @@ import (
 
 // widening is the mean of the pause at after-guard, between reading and acting on what was read: there
 // a service races, or loses the lock that it relies on. Transfers also pause at after-begin. All strategies that must be
-// safe have the same pauses under one fault; some faults make them longer (setup).
+// safe have the same pauses under one fault; some faults make them longer (loadtest.Setup).
 const widening = 2 * time.Millisecond
 
 // widened is a failpoint that pauses at a step, for a multiple of widening on average. A control has none, unless
@@ -116,10 +116,19 @@ type lesson struct {
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
-		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, stockShelves, e.redisMonitor, e.inventoryParts, e.redisFigures, false},
-		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, openAccounts, e.etcdMonitor, e.transferParts, e.etcdFigures, false},
-		// A fault excuses repeated requests to the bonus service, which is what controls of wallets are caught by.
-		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, openWallets, nil, e.walletParts, walletflow.Figures, true},
+		{
+			Flow: inventoryflow.New(), offers: loadtest.StrategiesOf(inventory.Strategies()), replica: e.inventoryReplica, prepare: stockShelves,
+			monitor: e.redisMonitor, parts: e.inventoryParts, figures: e.redisFigures,
+		},
+		{
+			Flow: transferflow.New(), offers: loadtest.StrategiesOf(transfer.Strategies()), replica: e.transferReplica, prepare: openAccounts,
+			monitor: e.etcdMonitor, parts: e.transferParts, figures: e.etcdFigures,
+		},
+		{
+			Flow: wallets, offers: loadtest.StrategiesOf(wallet.Strategies()), replica: e.walletReplica, prepare: openWallets,
+			parts: e.walletParts, figures: walletflow.Figures,
+			caughtInCalms: true, // a fault excuses repeated requests to the bonus service, which is what controls are caught by
+		},
 	}
 }
 
@@ -146,7 +155,7 @@ func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
 	switch {
 	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" || c.MongoURL == "":
 		return errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL must be set; " + getServers)
-	case c.Stack == "" && slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return e.setup(s).private() || s.Strategy == "lease-id-fence" }):
+	case c.Stack == "" && slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return len(s.Setup().Private()) > 0 || s.Strategy == "lease-id-fence" }):
 		return errNoStack
 	}
 	return e.attach(c.Stack)
@@ -166,10 +175,13 @@ func (e *environment) replica(t *loadtest.Trial) (site.Program, error) {
 	if err := e.of(t).replica(t, &p); err != nil {
 		return p, err
 	}
-	own, args := e.setup(t.Scenario), p.Args
-	p.Args = func(n int, listen, metrics string) []string { return append(args(n, listen, metrics), own.args...) }
-	if own.start != nil {
-		own.start(e, t, &p)
+	own, flow, args := t.Scenario.Setup(), t.Scenario.Flow, p.Args
+	p.Args = func(n int, listen, metrics string) []string {
+		all := append(args(n, listen, metrics), own.Args...)
+		if own.StopInBatch {
+			all = append(all, "--failpoint", flow.Name+"/"+flow.Batch[n%len(flow.Batch)]+"=stop-batch")
+		}
+		return all
 	}
 	return p, nil
 }
@@ -198,17 +210,32 @@ func (e *environment) adopt(pid int) error {
 	return e.stack.Adopt(pid)
 }
 
-// stepWait bounds how long a replica runs that must die at a step: only some requests reach the step.
-const stepWait = 5 * time.Second
-
 // fault returns the fault of a trial.
 func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
-	inject := e.setup(t.Scenario).inject
-	if inject == nil {
-		return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
+	inject := t.Scenario.Setup().Inject
+	switch {
+	case inject != nil:
+		return inject(e, t)
+	case t.Scenario.Fault == loadtest.NoFault:
+		return fault.None{}, nil
 	}
-	return inject(e, t)
+	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }
+
+// environment is the loadtest.Servers of its faults.
+var _ loadtest.Servers = (*environment)(nil)
+
+// PostgresProxies returns the proxies of the current replicas to PostgreSQL.
+func (e *environment) PostgresProxies() []*pgfault.Proxy { return e.proxies }
+
+// MongoProxies returns the proxies of the current replicas to MongoDB.
+func (e *environment) MongoProxies() []*mongofault.Proxy { return e.mongoProxies }
+
+// Links returns the links of the current replicas to their stores.
+func (e *environment) Links() []*nemesis.Link { return e.links }
+
+// Folder returns the folder of the report.
+func (e *environment) Folder() string { return e.settings.Out }
 
 // prepare creates the tables of a trial, and what its plan needs.
 func (e *environment) prepare(ctx context.Context, t *loadtest.Trial) ([]loadtest.Credentials, error) {

@@ -75,7 +75,7 @@ func lockStore(t *testing.T, e *environment, trial *loadtest.Trial) locking.Stor
 		}
 		return store
 	}
-	client, err := e.etcd(trial.Scenario)
+	client, err := e.Etcd(trial.Scenario)
 	if err != nil {
 		t.Fatal(err)
 	}

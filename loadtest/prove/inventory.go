@@ -7,14 +7,11 @@ import (
 	"context"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
 	"shop/loadtest"
-	"shop/loadtest/fault"
-	"shop/loadtest/fault/redisfault"
 	inventoryflow "shop/loadtest/scenario/inventory"
 	"shop/loadtest/site"
 )
@@ -22,9 +19,9 @@ import (
 // inventoryReplica completes a program whose replicas sell stock with the scenario's strategy.
 func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error {
 	s := t.Scenario
-	own := e.setup(s)
-	if own.redis == sentinels { // new servers, whose first member is the master
-		if err := e.retire(context.Background(), sentinels); err != nil {
+	own := s.Setup()
+	if own.Redis == loadtest.RedisSentinel { // new servers, whose first member is the master
+		if err := e.retire(context.Background(), own.Redis); err != nil {
 			return err
 		}
 	}
@@ -41,13 +38,13 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 	if err != nil {
 		return err
 	}
-	ttl := cmp.Or(own.ttl, lockTTLs["inventory"])
-	if own.ttl > 0 {
+	ttl := cmp.Or(own.TTL, t.TTL())
+	if own.TTL > 0 {
 		for n := range urls {
 			urls[n] = setting(urls[n], "idle_in_transaction_session_timeout", "0") // else a paused replica would have no transaction to go on with
 		}
 	}
-	if own.async {
+	if own.Async {
 		for n := range urls {
 			urls[n] = setting(urls[n], "synchronous_commit", "off")
 		}
@@ -56,7 +53,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *site.Program) error
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, redisURLs[n]), []string{
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd, "--lock-ttl", ttl.String(),
-		}, widened(s, "inventory/after-guard", own.guard))
+		}, widened(s, "inventory/after-guard", own.Guard))
 	}
 	return nil
 }
@@ -71,30 +68,6 @@ func setting(database, name, value string) string {
 	settings.Set(name, value)
 	u.RawQuery = settings.Encode()
 	return u.String()
-}
-
-// inventorySetups are the faults of purchases: the locks in Redis are deleted, or Redis is killed, or replaced.
-func inventorySetups() map[loadtest.Fault]setup {
-	return withAll(map[loadtest.Fault]setup{
-		loadtest.Nemesis:        {redis: "redis", postgres: "postgres", links: true, inject: (*environment).nemesis},
-		loadtest.HangUp:         {guard: 20, inject: hangUp}, // requests wait for a batch, however fast the machine is
-		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
-		loadtest.AllKilled:      {redis: "redis", postgres: "postgres", inject: allKilled(loadtest.AllKilledTimes, "redis", "postgres")},
-		loadtest.AllKilledAsync: {redis: "redis", postgres: "postgres", async: true, inject: allKilled(loadtest.AllKilledAsyncTimes, "redis", "postgres")},
-		inventoryflow.LockLost: {inject: func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
-			client, err := e.redis(t.Scenario)
-			return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, err
-		}},
-		inventoryflow.RedisDown: {redis: "redis", inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
-			server, err := e.server("redis")
-			return fault.Restart{Server: server, Name: "redis", Evidence: "redis_kills", Times: 1, Dead: 0.5}, err
-		}},
-		inventoryflow.RedisFailover: {
-			redis: sentinels, ttl: failoverTTL, args: []string{"--request-timeout", failoverTTL.String()},
-			guard:  30, // so that a replica is soon found between reading and acting
-			inject: func(e *environment, t *loadtest.Trial) (fault.Fault, error) { return e.failover(t) },
-		},
-	})
 }
 
 // stockShelves creates the plan's products and buyers.

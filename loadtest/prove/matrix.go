@@ -8,7 +8,6 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/crashmatrix"
-	"shop/loadtest/fault"
 )
 
 // matrixFlags are the flags of the crash matrix.
@@ -43,9 +42,4 @@ func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 		}
 	}
 	return all
-}
-
-// crashMatrix tries the cells of a trial.
-func crashMatrix(e *environment, t *loadtest.Trial) (fault.Fault, error) {
-	return crashmatrix.Injection{Trial: t, Links: e.links}, nil
 }

@@ -23,6 +23,7 @@ import (
 	"shop/loadtest/fault/redisfault"
 	"shop/loadtest/judge"
 	"shop/loadtest/linear"
+	transferflow "shop/loadtest/scenario/transfer"
 )
 
 // nemesisFlags are the flags of a long run with one fault after the other.
@@ -93,7 +94,7 @@ func (c *app) keepFailed(progress *progress) func(*loadtest.Result) error {
 
 // linked returns the URL of a store for each replica: through a link of its own, if replicas have links.
 func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (ways []string, err error) {
-	if !e.setup(s).links {
+	if !s.Setup().Links {
 		return urls, nil
 	}
 	for n, text := range urls {
@@ -113,7 +114,7 @@ func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (
 
 // link returns the addresses of a store for replica n, from 0: through a link, if replicas have links.
 func (e *environment) link(s loadtest.Scenario, store string, n int, addrs ...string) ([]string, error) {
-	if !e.setup(s).links {
+	if !s.Setup().Links {
 		return addrs, nil
 	}
 	l, err := nemesis.NewLink(n, store, addrs...)
@@ -130,9 +131,9 @@ const (
 	jitter  = 50 * time.Millisecond
 )
 
-// nemesis returns a fault that draws from the faults of the replicas, of the stores that the strategy
+// Nemesis returns a fault that draws from the faults of the replicas, of the stores that the strategy
 // uses, and of the links to these stores.
-func (e *environment) nemesis(t *loadtest.Trial) (fault.Fault, error) {
+func (e *environment) Nemesis(t *loadtest.Trial) (fault.Fault, error) {
 	l, ctx := e.of(t), context.Background()
 	uses := l.offers[slices.IndexFunc(l.offers, func(s loadtest.Strategy) bool { return s.Name == t.Scenario.Strategy })].Stores
 	parts, err := l.parts(ctx, t)
@@ -164,6 +165,7 @@ func (l lesson) calm(s loadtest.Scenario, ttl time.Duration) time.Duration {
 	return s.Flow.Bound(loadtest.Nemesis, ttl) + judge.RecoverMargin + judged
 }
 
+// judged is how long requests follow in a calm, after the bounds.
 const judged = 4 * time.Second
 
 // away is the fault of a store that is killed, and restarted after a while.
@@ -192,7 +194,7 @@ func election(store, kind string, needs time.Duration, f fault.Fault) nemesis.Pa
 }
 
 func (e *environment) inventoryParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
-	client, err := e.redis(t.Scenario)
+	client, err := e.Redis(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
@@ -204,18 +206,22 @@ func (e *environment) inventoryParts(_ context.Context, t *loadtest.Trial) ([]ne
 }
 
 func (e *environment) transferParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
-	client, err := e.etcd(t.Scenario)
+	client, err := e.Etcd(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
-	members, err := e.members("etcd3")
+	members, err := e.Members(loadtest.EtcdThree)
+	if err != nil {
+		return nil, err
+	}
+	lateWrite, err := transferflow.Late(e, t)
 	if err != nil {
 		return nil, err
 	}
 	parts := []nemesis.Part{
 		away("postgres", "pg_restarts", e.private["postgres"], "postgres"),
 		within("postgres", "connections cut at COMMIT", pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}),
-		late(e.lateWrite(t, client)),
+		late(lateWrite),
 		within("etcd", "leases revoked", etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}),
 		election("etcd", "leader killed", 2*time.Second, etcdfault.LeaderKill{Client: client, Members: members, Times: 1}),
 	}
@@ -231,7 +237,7 @@ func (e *environment) transferParts(_ context.Context, t *loadtest.Trial) ([]nem
 }
 
 func (e *environment) walletParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
-	members, err := e.members(e.setup(t.Scenario).mongo)
+	members, err := e.Members(t.Scenario.Setup().Mongo)
 	if err != nil {
 		return nil, err
 	}

@@ -285,7 +285,7 @@ func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
 func TestEtcd_AClientOfTheFaultsKnowsEachMember(t *testing.T) {
 	e := environment{settings: &app{Etcd: "127.0.0.1:1,127.0.0.1:2"}, etcds: map[string]*clientv3.Client{}}
 	defer e.close()
-	client, err := e.etcd(loadtest.Scenario{Flow: &loadtest.Flow{}})
+	client, err := e.Etcd(loadtest.Scenario{Flow: &loadtest.Flow{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,27 +5,24 @@ package main
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/redisfault"
-	inventoryflow "shop/loadtest/scenario/inventory"
 )
 
 // redisURL returns the URL of the shared server, or of a private one for a scenario that kills it.
 func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
-	if kind := e.setup(s).redis; kind != "" {
+	if kind := s.Setup().Redis; kind != "" {
 		return e.privateURL(kind)
 	}
 	return e.settings.RedisURL, nil
 }
 
-// redis returns a client for the faults and the evidence of a scenario.
-func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
+// Redis returns a client for the faults and the evidence of a scenario.
+func (e *environment) Redis(s loadtest.Scenario) (*redis.Client, error) {
 	url, err := e.redisURL(s)
 	if err != nil {
 		return nil, err
@@ -64,7 +61,7 @@ func (e *environment) redisMonitor(ctx context.Context, t *loadtest.Trial) (load
 
 // redisFigures counts the connections of others to Redis, and the locks.
 func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle map[string]int64) ([]loadtest.Figure, error) {
-	client, err := e.redis(t.Scenario)
+	client, err := e.Redis(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
@@ -85,19 +82,19 @@ func (e *environment) redisFigures(ctx context.Context, t *loadtest.Trial, idle 
 
 // countCalls counts the calls to the server of a scenario, or to each of its servers.
 func (e *environment) countCalls(ctx context.Context, t *loadtest.Trial) (redisCalls, error) {
-	if e.setup(t.Scenario).redis != sentinels {
-		client, err := e.redis(t.Scenario)
+	if t.Scenario.Setup().Redis != loadtest.RedisSentinel {
+		client, err := e.Redis(t.Scenario)
 		if err != nil {
 			return nil, err
 		}
 		return redisfault.CountCalls(ctx, client)
 	}
-	f, err := e.failover(t)
+	all, err := e.Members(loadtest.RedisSentinel)
 	if err != nil {
 		return nil, err
 	}
 	var members []*redis.Client
-	for _, m := range f.Members {
+	for _, m := range all[:3] { // the others are Sentinels
 		client, err := e.redisAt("redis://" + m.Addr)
 		if err != nil {
 			return nil, err
@@ -110,23 +107,3 @@ func (e *environment) countCalls(ctx context.Context, t *loadtest.Trial) (redisC
 type redisCalls interface {
 	Stop(context.Context) (all, after int64, err error)
 }
-
-// failover is the fault redis-failover, in a Redis of its own.
-func (e *environment) failover(t *loadtest.Trial) (f redisfault.Failover, err error) {
-	f = redisfault.Failover{
-		Name: stack.SentinelMaster, Prefix: t.Prefix, TTL: failoverTTL, Times: inventoryflow.Failovers, Replicas: t.Replicas,
-	}
-	members, err := e.members(sentinels)
-	if err == nil {
-		f.Members, f.Sentinels = members[:3], members[3:]
-	}
-	return f, err
-}
-
-// sentinels is the kind of a Redis with replicas and sentinels.
-const sentinels = "redis-sentinel"
-
-// failoverTTL is the TTL of locks under redis-failover. A third of it, after which a lease is renewed, is
-// longer than a failover: else the paused replica would learn at once that its lease is lost. It is the time limit of
-// requests too: else the paused replica would end its request instead of going on with it.
-const failoverTTL = 18 * time.Second

@@ -31,9 +31,9 @@ func (e *environment) server(kind string) (*stack.Server, error) {
 	return s, err
 }
 
-// members returns the members of the private cluster of a kind, which share their settings. It starts the cluster on
+// Members returns the members of the private cluster of a kind, which share their settings. It starts the cluster on
 // the first call.
-func (e *environment) members(kind string) (members []fault.Member, err error) {
+func (e *environment) Members(kind string) (members []fault.Member, err error) {
 	first, err := e.server(kind)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 	if e.private[kind] == nil {
 		return nil
 	}
-	members, err := e.members(kind)
+	members, err := e.Members(kind)
 	for _, m := range members {
 		err = errors.Join(err, m.Server.Kill(ctx))
 	}
@@ -102,11 +102,11 @@ func (e *environment) attach(dir string) (err error) {
 // postgresURL returns the URL of the server on which the database of a scenario is created. A pair is a new one for
 // each scenario, since its primary may be lost.
 func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
-	kind := e.setup(s).postgres
+	kind := s.Setup().Postgres
 	if kind == "" {
 		return e.settings.PostgresURL, nil
 	}
-	if kind == postgresPair {
+	if kind == loadtest.PostgresPair {
 		if err := e.retire(context.Background(), kind); err != nil {
 			return "", err
 		}

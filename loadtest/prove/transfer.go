@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/etcdfault"
 	"shop/loadtest/fault/pgfault"
-	"shop/loadtest/fault/replicafault"
 	"shop/loadtest/scenario/money"
 	transferflow "shop/loadtest/scenario/transfer"
 	"shop/loadtest/site"
@@ -54,7 +51,7 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 			own = append(own, "--hot-accounts", a.ID.String())
 		}
 	}
-	pauses := append(widened(s, "transfer/after-begin", e.setup(s).begin), widened(s, "transfer/after-guard", e.setup(s).guard)...)
+	pauses := append(widened(s, "transfer/after-begin", s.Setup().Begin), widened(s, "transfer/after-guard", s.Setup().Guard)...)
 	if s.Fault == transferflow.LateWrite { // it is a pause, and a step in between would send BEGIN alone, before the delayed part
 		pauses = nil
 	}
@@ -75,10 +72,10 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 
 // endpoints returns the etcd endpoints of the replicas: replica n has those at n modulo their number.
 func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
-	if e.setup(s).etcd == "" && s.Strategy != "lease-id-fence" { // each of whose replicas has a member of its own
+	if s.Setup().Etcd == "" && s.Strategy != "lease-id-fence" { // each of whose replicas has a member of its own
 		return []string{e.settings.Etcd}, nil
 	}
-	members, err := e.members(threeMembers)
+	members, err := e.Members(loadtest.EtcdThree)
 	var each []string
 	for _, m := range members {
 		each = append(each, m.Addr)
@@ -89,22 +86,19 @@ func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 	return each, err
 }
 
-// threeMembers is the kind of a cluster of etcd.
-const threeMembers = "etcd3"
-
 // proxy returns the database URL of each replica: through a proxy of its own, where a fault needs one. It
 // closes the proxies of the previous scenario.
 func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	if !e.setup(s).proxied {
+	if !s.Setup().Proxied {
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.proxies, urls, err = through(e.settings.Replicas, databaseURL, pgfault.NewProxy)
 	return urls, err
 }
 
-// etcd returns a client for the faults and the audit of a scenario.
-func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
+// Etcd returns a client for the faults and the audit of a scenario.
+func (e *environment) Etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	endpoints, err := e.endpoints(s)
 	if err != nil {
 		return nil, err
@@ -126,7 +120,7 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 
 // etcdMonitor watches the keys with which replicas queue for locks.
 func (e *environment) etcdMonitor(ctx context.Context, t *loadtest.Trial) (loadtest.Monitor, error) {
-	client, err := e.etcd(t.Scenario)
+	client, err := e.Etcd(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +146,7 @@ func (e *environment) etcdFigures(ctx context.Context, t *loadtest.Trial, _ map[
 	if err != nil {
 		return nil, err
 	}
-	client, err := e.etcd(t.Scenario)
+	client, err := e.Etcd(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
@@ -164,83 +158,6 @@ func (e *environment) etcdFigures(ctx context.Context, t *loadtest.Trial, _ map[
 		{Name: "etcd: locks", After: int64(len(locks))},
 		{Name: "etcd: leases", After: int64(len(leases.Leases))},
 	}, nil
-}
-
-// transferSetups are the faults of transfers: of replicas, their traffic, their leases, etcd or PostgreSQL.
-func transferSetups() map[loadtest.Fault]setup {
-	// The next holder overtakes one whose lease was revoked: between its last check of ctx and the guard, which refuses it,
-	// and between its read and its write, where a holder without a guard overwrites what the next one has written.
-	const revoked = 5
-	return withAll(map[loadtest.Fault]setup{
-		loadtest.Nemesis:        {postgres: "postgres", etcd: threeMembers, proxied: true, links: true, begin: revoked, inject: (*environment).nemesis},
-		loadtest.CombinerPaused: {start: stopInBatch, inject: combinerPaused},
-		loadtest.Pause: {inject: func(_ *environment, t *loadtest.Trial) (fault.Fault, error) {
-			return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
-		}},
-		loadtest.AllKilled: {postgres: "postgres", etcd: threeMembers, inject: allKilled(loadtest.AllKilledTimes, "postgres", threeMembers)},
-		transferflow.CommitCut: {proxied: true, inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
-			return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
-		}},
-		transferflow.PGRestart: {postgres: "postgres", inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
-			server, err := e.server("postgres")
-			return fault.Restart{Server: server, Name: "postgres", Evidence: "pg_restarts", Times: 3}, err
-		}},
-		transferflow.LateWrite: {proxied: true, inject: withEtcd(func(e *environment, t *loadtest.Trial, client *clientv3.Client, _ []fault.Member) fault.Fault {
-			return e.lateWrite(t, client)
-		})},
-		transferflow.LeaseRevoked: {begin: revoked, guard: revoked, inject: withEtcd(func(_ *environment, t *loadtest.Trial, client *clientv3.Client, _ []fault.Member) fault.Fault {
-			return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}
-		})},
-		transferflow.LeaderKill: {etcd: threeMembers, inject: withEtcd(func(_ *environment, _ *loadtest.Trial, client *clientv3.Client, members []fault.Member) fault.Fault {
-			return etcdfault.LeaderKill{Client: client, Members: members, Times: 2}
-		})},
-		transferflow.NoQuorum: {etcd: threeMembers, inject: withEtcd(func(_ *environment, _ *loadtest.Trial, client *clientv3.Client, members []fault.Member) fault.Fault {
-			return etcdfault.NoQuorum{Client: client, Members: members, Times: 2, Part: 0.4}
-		})},
-	})
-}
-
-// withEtcd makes a fault with a client of the scenario's etcd, and its members if they are private.
-func withEtcd(of func(*environment, *loadtest.Trial, *clientv3.Client, []fault.Member) fault.Fault) func(*environment, *loadtest.Trial) (fault.Fault, error) {
-	return func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
-		client, err := e.etcd(t.Scenario)
-		if err != nil {
-			return nil, err
-		}
-		var members []fault.Member
-		if e.setup(t.Scenario).etcd != "" {
-			if members, err = e.members(threeMembers); err != nil {
-				return nil, err
-			}
-		}
-		return of(e, t, client, members), nil
-	}
-}
-
-// lateWrite delivers writes of a replica after a newer holder has written to the same accounts.
-func (e *environment) lateWrite(t *loadtest.Trial, client *clientv3.Client) fault.Fault {
-	return pgfault.LateWrite{
-		Proxies: e.proxies, Replicas: t.Replicas, TTL: lockTTLs["transfer"], URL: t.Postgres, Record: e.keepLateWrite(t.Scenario),
-		Evict: func(ctx context.Context, account string) (bool, error) {
-			return etcdfault.Evict(ctx, client, t.Prefix, "account/"+account)
-		},
-	}
-}
-
-// keepLateWrite writes the diagram of a late write into the report's folder: of one that was refused, for a
-// safe strategy, or committed, for a control; preferably of one whose replica was stopped.
-func (e *environment) keepLateWrite(s loadtest.Scenario) func(pgfault.LateRecord) {
-	var kept pgfault.Way
-	file := filepath.Join(e.settings.Out, "late-write-"+s.Strategy+".mmd")
-	return func(late pgfault.LateRecord) {
-		telling := late.Refused && s.Expect == loadtest.Safe || late.Committed && s.Expect == loadtest.Violated
-		if !telling || kept == pgfault.Stopped || kept == late.Way {
-			return
-		}
-		if os.WriteFile(file, []byte(late.Diagram()), 0o644) == nil {
-			kept = late.Way
-		}
-	}
 }
 
 // openAccounts creates the plan's clients and accounts.
@@ -264,7 +181,7 @@ func openAccounts(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([
 
 // leftovers lists the locks that are left in etcd.
 func (e *environment) leftovers(ctx context.Context, t *loadtest.Trial) ([]string, error) {
-	client, err := e.etcd(t.Scenario)
+	client, err := e.Etcd(t.Scenario)
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
-	"shop/loadtest/crashmatrix"
-	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
-	"shop/loadtest/fault/replicafault"
 	"shop/loadtest/scenario/money"
 	walletflow "shop/loadtest/scenario/wallet"
 	"shop/loadtest/site"
@@ -38,7 +35,7 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 			"--strategy", "row", "--transfer-strategy", "row",
 			"--postgres-url", t.Postgres, "--etcd-endpoints", e.settings.Etcd,
 			"--wallet-strategy", s.Strategy, "--mongo-url", urls[n], "--bonus-url", own.Bonus,
-		}, widened(s, "wallet/after-guard", e.setup(s).guard))
+		}, widened(s, "wallet/after-guard", s.Setup().Guard))
 	}
 	return nil
 }
@@ -47,7 +44,7 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 // proxies; otherwise that of the replica set itself.
 func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	if !e.setup(s).proxied {
+	if !s.Setup().Proxied {
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.mongoProxies, urls, err = through(e.settings.Replicas, databaseURL, mongofault.NewProxy)
@@ -65,53 +62,6 @@ func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport
 		}
 	}
 	return all
-}
-
-// walletSetups are the faults of wallets: of replicas, of commits, or of members of the replica set. A set has three
-// members, to lose one, or one alone where the transactions of killed replicas must end sooner than a server's default.
-func walletSetups() map[loadtest.Fault]setup {
-	own := withAll(map[loadtest.Fault]setup{
-		loadtest.NoFault:        {proxied: true, inject: func(*environment, *loadtest.Trial) (fault.Fault, error) { return fault.None{}, nil }},
-		loadtest.Nemesis:        {proxied: true, links: true, inject: (*environment).nemesis},
-		crashmatrix.Name:        {mongo: "mongo", proxied: true, links: true, lifetime: time.Second, inject: crashMatrix},
-		loadtest.HangUp:         {guard: 25, inject: hangUp},                                   // requests must wait for a batch, however fast the machine is
-		loadtest.Pause:          {guard: 5, lifetime: time.Second, inject: pauseInTransaction}, // it must hit a transaction between lock and commit
-		loadtest.CombinerPaused: {guard: 25, lifetime: time.Second, start: stopInBatch, inject: pauseInTransaction},
-		loadtest.AllKilled:      {inject: allKilled(loadtest.AllKilledTimes, "mongo3")},
-		walletflow.StepDown:     {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.StepDown{Set: set, Times: 2} })},
-		walletflow.PrimaryPause: {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.PrimaryPause{Set: set, Times: 1} })},
-		walletflow.PrimaryKill:  {inject: ofSet(func(set []fault.Member) fault.Fault { return mongofault.PrimaryKill{Set: set, Times: 1} })},
-		walletflow.CommitUnknown: {proxied: true, inject: func(e *environment, _ *loadtest.Trial) (fault.Fault, error) {
-			return mongofault.CommitUnknown{Proxies: e.mongoProxies, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
-		}},
-	})
-	for name, s := range own {
-		if name != loadtest.NoFault && s.mongo == "" {
-			s.mongo = "mongo3"
-			own[name] = s
-		}
-	}
-	return own
-}
-
-// ofSet makes a fault of a private replica set.
-func ofSet(of func(set []fault.Member) fault.Fault) func(*environment, *loadtest.Trial) (fault.Fault, error) {
-	return func(e *environment, t *loadtest.Trial) (fault.Fault, error) {
-		set, err := e.members(e.setup(t.Scenario).mongo)
-		return of(set), err
-	}
-}
-
-// pauseInTransaction pauses replicas that have a transaction open, for longer than MongoDB keeps it.
-func pauseInTransaction(e *environment, t *loadtest.Trial) (fault.Fault, error) {
-	set, err := e.members(e.setup(t.Scenario).mongo)
-	pauses := replicafault.Pauses{Replicas: t.Replicas, TTL: e.lifetime(t.Scenario), Aim: func(ctx context.Context) ([]string, error) {
-		return mongofault.Abandoned(ctx, set, aimWait)
-	}}
-	if t.Scenario.Fault == loadtest.CombinerPaused {
-		pauses.InBatch = t.Replicas.PauseInBatch
-	}
-	return pauses, err
 }
 
 // openWallets creates the plan's clients and wallets.
@@ -147,16 +97,12 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 // lifetime is how long MongoDB keeps the transaction of a silent client. The pause of a replica must outlast it, and the
 // request must still have time left when the replica continues.
 func (e *environment) lifetime(s loadtest.Scenario) time.Duration {
-	return cmp.Or(e.setup(s).lifetime, lockTTLs["wallet"])
+	return cmp.Or(s.Setup().Lifetime, lockTTLs["wallet"])
 }
-
-// aimWait is more than a third longer than a running replica is silent within a transaction (see Abandoned). The longest
-// of many calls of the bonus service, which a batch makes side by side, takes about 50 ms.
-const aimWait = 150 * time.Millisecond
 
 // mongoURL returns the URL of the server for a scenario's wallets.
 func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
-	kind := e.setup(s).mongo
+	kind := s.Setup().Mongo
 	if kind == "" {
 		return e.settings.MongoURL, nil
 	}
@@ -167,7 +113,7 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	if err := e.retire(ctx, kind); err != nil {
 		return "", err
 	}
-	set, err := e.members(kind)
+	set, err := e.Members(kind)
 	if err != nil {
 		return "", err
 	}
@@ -177,11 +123,11 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 // compare returns where the members of a scenario's private replica set differ. Other sets have a single
 // member.
 func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m walletflow.Members, err error) {
-	kind := e.setup(s).mongo
-	if kind != "mongo3" {
+	kind := s.Setup().Mongo
+	if kind != loadtest.MongoThree {
 		return m, nil
 	}
-	set, err := e.members(kind)
+	set, err := e.Members(kind)
 	if err != nil {
 		return m, err
 	}

@@ -19,13 +19,15 @@ import (
 
 // process is a child process that can be restarted.
 type process struct {
-	mu   sync.Mutex
-	cmd  *exec.Cmd     // of the latest start; nil: it was never started
-	done chan struct{} // closed when it has exited
+	mu    sync.Mutex
+	cmd   *exec.Cmd     // of the latest start; nil: it was never started
+	done  chan struct{} // closed when it has exited
+	ended bool          // the latest one may exit: it was sent a signal that ends it, or has a failpoint
+	exits []string      // how it exited when it should not, or did not when it should
 }
 
-// start starts the process, unless ctx has ended. Its output is appended to a log.
-func (p *process) start(ctx context.Context, of *Program, args []string, logFile string) error {
+// start starts the process, unless ctx has ended. Its output is appended to a log. An exit is noted, unless it mayExit.
+func (p *process) start(ctx context.Context, of *Program, args []string, logFile string, mayExit bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -43,17 +45,40 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 	if err := of.Spawn(cmd); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	p.cmd, p.done = cmd, done
-	go func() { _ = cmd.Wait(); close(done) }() // a killed one is not an error
+	p.cmd, p.done, p.ended = cmd, done, mayExit
+	go func() {
+		_ = cmd.Wait() // a killed one is not an error
+		p.exited(cmd.ProcessState)
+		close(done)
+	}()
 	if of.Adopt == nil {
 		return nil
 	}
 	if err := of.Adopt(cmd.Process.Pid); err != nil {
+		p.ended = true
 		_ = cmd.Process.Kill()
+		p.mu.Unlock() // for exited
 		<-done
+		p.mu.Lock()
 		return fmt.Errorf("report to the supervisor: %w", err)
 	}
 	return nil
+}
+
+// exited notes an exit that nothing here caused.
+func (p *process) exited(how *os.ProcessState) {
+	p.mu.Lock()
+	mayExit := p.ended
+	p.mu.Unlock()
+	if !mayExit {
+		p.note("exited by itself: " + how.String())
+	}
+}
+
+func (p *process) note(exit string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.exits = append(p.exits, exit)
 }
 
 // pid returns the id of the process; 0 if it was never started.
@@ -86,6 +111,7 @@ func (p *process) signal(sig os.Signal) <-chan struct{} {
 		close(ended)
 		return ended
 	}
+	p.ended = p.ended || sig == syscall.SIGKILL || sig == syscall.SIGTERM
 	_ = p.cmd.Process.Signal(sig)
 	return p.done
 }
@@ -107,11 +133,11 @@ type sidecar struct {
 // sidecarRest is the pause before a restart.
 const sidecarRest = 100 * time.Millisecond
 
-// startSidecar starts the sidecar. Errors are in its log.
+// startSidecar starts the sidecar. What it prints is in its log.
 func startSidecar(p Program) *sidecar {
 	ctx, end := context.WithCancel(context.Background())
 	s := &sidecar{end: end, ended: make(chan struct{})}
-	start := func() { _ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log")) }
+	start := func() { _ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log"), true) }
 	start()
 	go func() {
 		defer close(s.ended)

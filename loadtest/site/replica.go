@@ -37,7 +37,7 @@ type Program struct {
 // readyWait bounds the start of a replica, stopWait its graceful shutdown.
 const (
 	readyWait = 15 * time.Second
-	stopWait  = 10 * time.Second
+	stopWait  = 20 * time.Second // its requests, and then each pool, may take 5 s
 )
 
 // Replicas are child processes that serve the same database. A restarted replica keeps its addresses.
@@ -253,6 +253,9 @@ func (rs *Replicas) Healthy(ctx context.Context, n int, field string) bool {
 	return err == nil && json.Unmarshal(text, &health) == nil && health[field] == "ok"
 }
 
+// Killed reports whether the current process of replica n, which has exited, was ended by SIGKILL.
+func (rs *Replicas) Killed(n int) bool { return rs.all[n].killed() }
+
 // Ended returns a channel that is closed when the current process of replica n has exited.
 func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(syscall.Signal(0)) }
 
@@ -268,13 +271,26 @@ func (rs *Replicas) Stop(ctx context.Context) {
 		ending = append(ending, r.signal(syscall.SIGTERM))
 	}
 	limit := time.After(stopWait)
-	for _, ended := range ending {
+	for n, ended := range ending {
 		select {
 		case <-ended:
 		case <-limit:
+			rs.all[n].note(fmt.Sprintf("still runs %v after SIGTERM", stopWait))
 			rs.KillAll()
 		}
 	}
+}
+
+// Exits lists the replicas that exited by themselves, and those that Stop had to kill.
+func (rs *Replicas) Exits() (found []string) {
+	for n, r := range rs.all {
+		r.mu.Lock()
+		for _, exit := range r.exits {
+			found = append(found, fmt.Sprintf("replica %d %s", n+1, exit))
+		}
+		r.mu.Unlock()
+	}
+	return found
 }
 
 // KillAll kills all replicas and the sidecar. It may be called at any time, and more than once.
@@ -291,7 +307,7 @@ func (rs *Replicas) KillAll() {
 // channel of Ended is closed.
 func (rs *Replicas) Start(ctx context.Context, n int, extra ...string) error {
 	r := rs.all[n]
-	if err := r.start(ctx, &rs.program, append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n)); err != nil {
+	if err := r.start(ctx, &rs.program, append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n), len(extra) > 0); err != nil {
 		return fmt.Errorf("replica %d: %w", n+1, err)
 	}
 	err := rs.waitReady(ctx, n)

@@ -89,6 +89,12 @@ func TestReplicas_CanBePausedAndResumedAndReportTheirEnd(t *testing.T) {
 		t.Error("the second life is taken for the first")
 	default:
 	}
+	if err := replicas.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(replicas.Exits(), "; "); got != "replica 1 exited by itself: signal: killed" {
+		t.Errorf("exits: %s; want that of the first life alone", got)
+	}
 }
 
 // A replica with a failpoint may be killed by it before it is seen ready.

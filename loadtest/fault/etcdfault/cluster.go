@@ -111,7 +111,7 @@ func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event f
 	end := event.At.Add(d)
 	for k := range 2 {
 		n := (round + k) % len(q.Members)
-		take, back, how := outage(q.Members[n].Server, round)
+		take, back, how := fault.Down(q.Members[n].Server, round)
 		event.What += fmt.Sprintf(", member %d %s", n+1, how)
 		whole, cancel := fault.Undoing(ctx)
 		defer cancel()
@@ -130,14 +130,6 @@ func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event f
 	}
 	fault.Wait(ctx, time.Until(end))
 	return event, nil
-}
-
-// outage returns how a round removes a member and brings it back.
-func outage(s fault.Node, round int) (take, back func(context.Context) error, how string) {
-	if round%2 == 1 {
-		return s.Pause, s.Resume, "stopped"
-	}
-	return s.Kill, s.Start, "killed"
 }
 
 // lost reports whether a read that needs a quorum fails.

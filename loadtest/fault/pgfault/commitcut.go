@@ -4,6 +4,7 @@ package pgfault
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,10 +51,7 @@ func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 	for _, w := range c.Proxies {
 		w.intercept(nil)
 	}
-	before, after := s.stop(ctx)
-	event.Keys = s.cutKeys
-	event.Until, event.Hits = time.Now(), before+after
-	event.Seen = map[string]int64{"commits_cut_before": before, "commits_cut_after": after, "batches_cut": int64(len(s.fences)), "fence_kept": s.kept}
+	s.stop(ctx, &event)
 	return []fault.Event{event}, ctx.Err()
 }
 
@@ -102,18 +100,20 @@ func (s *scissors) cut(p *segment) action {
 	}
 }
 
-// stop withdraws the last order, and counts the cuts.
-func (s *scissors) stop(ctx context.Context) (before, after int64) {
+// stop withdraws the last order, and counts the cuts. A segment that came before may still be in cut.
+func (s *scissors) stop(ctx context.Context, event *fault.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-s.orders:
 	default:
 	}
+	after := int64(0)
 	for _, p := range s.after {
 		if fault.Within(ctx, answerWait, p.tx.ended) && p.tx.committed {
 			after++
 		}
 	}
-	return s.before, after
+	event.Keys, event.Until, event.Hits = slices.Clone(s.cutKeys), time.Now(), s.before+after
+	event.Seen = map[string]int64{"commits_cut_before": s.before, "commits_cut_after": after, "batches_cut": int64(len(s.fences)), "fence_kept": s.kept}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/fault"
 	"shop/transfer"
 )
 
@@ -142,7 +143,8 @@ func TestCommitCut_NamesTheKeysWhoseCommitItCut(t *testing.T) {
 		}
 		s.cut(p)
 	}
-	if before, _ := s.stop(t.Context()); before != 2 || strings.Join(s.cutKeys, " ") != "a b" {
-		t.Errorf("%d cut, of %q; want a and b", before, s.cutKeys)
+	var event fault.Event
+	if s.stop(t.Context(), &event); event.Seen["commits_cut_before"] != 2 || strings.Join(event.Keys, " ") != "a b" {
+		t.Errorf("%d cut, of %q; want a and b", event.Seen["commits_cut_before"], event.Keys)
 	}
 }

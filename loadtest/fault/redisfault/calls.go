@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,17 +16,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls counts the commands that acquire or release locks, scripts and SET, as the server
-// itself counts them (INFO commandstats). It exposes a lock that never calls Redis, whatever
-// that lock reports about itself.
+// Calls counts the scripts that acquire, renew or release locks, as the server itself counts
+// them (INFO commandstats). It exposes a lock that never calls Redis, whatever that lock
+// reports about itself.
 //
 // A killed server loses its counts. They are read often, but the calls after the last
 // reading before a kill are lost, so that the total is a lower bound.
 type Calls struct {
-	client   redis.UniversalClient
-	commands []string
-	stop     context.CancelFunc
-	work     sync.WaitGroup
+	client redis.UniversalClient
+	stop   context.CancelFunc
+	work   sync.WaitGroup
 
 	mu    sync.Mutex
 	life  string // run_id of the server
@@ -40,12 +38,7 @@ const callsEvery = 50 * time.Millisecond
 
 // CountCalls starts counting.
 func CountCalls(ctx context.Context, client redis.UniversalClient) (*Calls, error) {
-	return count(ctx, client, append(slices.Clone(scripts), "set"))
-}
-
-// count counts some commands.
-func count(ctx context.Context, client redis.UniversalClient, commands []string) (*Calls, error) {
-	c := &Calls{client: client, commands: commands}
+	c := &Calls{client: client}
 	if err := c.read(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +71,7 @@ func (c *Calls) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("calls of redis: %w", err)
 	}
-	life, calls := callsIn(info, c.commands)
+	life, calls := callsIn(info)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if life != c.life {
@@ -94,13 +87,13 @@ func (c *Calls) read(ctx context.Context) error {
 var scripts = []string{"eval", "evalsha", "fcall"}
 
 // callsIn parses the reply to INFO.
-func callsIn(info string, commands []string) (life string, calls int64) {
+func callsIn(info string) (life string, calls int64) {
 	for line := range strings.Lines(info) {
 		line = strings.TrimSpace(line)
 		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
 			life = id
 		}
-		for _, command := range commands {
+		for _, command := range scripts {
 			if counts, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
 				number, _, _ := strings.Cut(counts, ",")
 				n, _ := strconv.ParseInt(number, 10, 64)
@@ -111,13 +104,13 @@ func callsIn(info string, commands []string) (life string, calls int64) {
 	return life, calls
 }
 
-// SetCalls counts the scripts that acquire or release locks, at a master and its replicas.
+// SetCalls is Calls at a master and its replicas.
 type SetCalls []*Calls
 
 // CountSetCalls starts counting. The first client is that of the master.
 func CountSetCalls(ctx context.Context, members []*redis.Client) (all SetCalls, err error) {
 	for _, m := range members {
-		c, err := count(ctx, m, scripts)
+		c, err := CountCalls(ctx, m)
 		if err != nil {
 			all.end()
 			return nil, err

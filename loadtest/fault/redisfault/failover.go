@@ -122,7 +122,7 @@ func (s *set) failover(ctx context.Context, round int) (event fault.Event, err e
 	if err != nil {
 		return event, err
 	}
-	end, back, how := s.outage(old, round)
+	end, back, how := fault.Down(s.Members[old].Server, round)
 	ended, followed := false, false
 	defer func() { // whatever has failed
 		late, done := fault.Undoing(ctx)
@@ -169,15 +169,6 @@ func (s *set) failover(ctx context.Context, round int) (event fault.Event, err e
 	}
 	followed = true
 	return event, errors.Join(err, s.follow(whole, old), s.checkTilt(whole))
-}
-
-// outage returns how a round ends the master, and brings it back.
-func (s *set) outage(n, round int) (end, back func(context.Context) error, how string) {
-	server := s.Members[n].Server
-	if round%2 == 1 {
-		return server.Pause, server.Resume, "paused"
-	}
-	return server.Kill, server.Start, "killed"
 }
 
 // master returns the number of the member that most Sentinels take for the master and that says

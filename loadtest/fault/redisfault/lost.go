@@ -25,7 +25,11 @@ type LockLost struct {
 
 // Inject counts only deletions that hit a lock. It does not delete fence counters.
 func (l LockLost) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	return fault.Repeat(ctx, over, l.Every, "locks deleted", "locks_deleted", l.sweep)
+	events, err := fault.Repeat(ctx, over, l.Every, "locks deleted", "locks_deleted", l.sweep)
+	for i := range events {
+		events[i].Steady = true // Redis answers: no request need wait
+	}
+	return events, err
 }
 
 func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {

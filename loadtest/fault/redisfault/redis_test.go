@@ -45,7 +45,7 @@ func TestLockLost_DeletesAndCountsTheLocksOfItsPrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(events) != 1 || events[0].Hits != 1 || fault.Seen(events)["locks_deleted"] != 1 || !events[0].Until.After(events[0].At) {
+	if len(events) != 1 || events[0].Hits != 1 || fault.Seen(events)["locks_deleted"] != 1 || !events[0].Until.After(events[0].At) || !events[0].Steady {
 		t.Errorf("events %+v, want one with one hit", events)
 	}
 	for name, want := range map[string]int64{lock: 0, fence: 1, other: 1} {

@@ -44,6 +44,7 @@ type CrashSteps struct {
 	Replicas interface {
 		fault.Victims
 		Ended(n int) <-chan struct{} // closed when the process that was started last has ended
+		Killed(n int) bool           // that process was ended by SIGKILL
 	}
 	Flow   string // "transfer"
 	Steps  []string
@@ -85,18 +86,16 @@ func (c CrashSteps) crash(ctx context.Context, n int, step string) (event fault.
 	return event, errors.Join(err, c.Replicas.Kill(late, n))
 }
 
-// diesAt starts the replica with its failpoint, and reports whether it died there. The
-// replica may die as soon as it accepts requests, and then its start fails.
+// diesAt starts the replica with its failpoint, and reports whether it died there.
 func (c CrashSteps) diesAt(ctx context.Context, n int, step string) (died bool, err error) {
-	startErr := c.Replicas.Start(ctx, n, "--failpoint", c.Flow+"/"+step+"="+c.Action)
-	ended := c.Replicas.Ended(n)
-	if startErr != nil {
-		select {
-		case <-ended:
-			return true, nil
-		default:
-			return false, startErr
-		}
+	if err := c.Replicas.Start(ctx, n, "--failpoint", c.Flow+"/"+step+"="+c.Action); err != nil {
+		return false, err
 	}
-	return fault.Within(ctx, c.Wait, ended), nil
+	if !fault.Within(ctx, c.Wait, c.Replicas.Ended(n)) {
+		return false, nil
+	}
+	if !c.Replicas.Killed(n) {
+		return false, fmt.Errorf("replica %d exited by itself at %s", n+1, step)
+	}
+	return true, nil
 }

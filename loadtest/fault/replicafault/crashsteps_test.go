@@ -4,7 +4,6 @@ package replicafault
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +19,7 @@ import (
 type mortals struct {
 	replicas
 	spared string // a failpoint that no request reaches
-	early  bool   // die before they are ready
+	exit   bool   // they exit by themselves instead
 	ended  chan struct{}
 }
 
@@ -31,37 +30,42 @@ func (m *mortals) Start(ctx context.Context, n int, extra ...string) error {
 		return err
 	}
 	close(m.ended)
-	if m.early {
-		return errors.New("it ended before it was ready")
-	}
 	return err
 }
+
+func (m *mortals) Killed(int) bool { return !m.exit }
 
 func (m *mortals) Ended(int) <-chan struct{} { return m.ended }
 
 func TestCrashSteps_KillsAtEachStepAndStartsEachReplicaAgain(t *testing.T) {
-	for _, early := range []bool{false, true} {
-		m := &mortals{spared: "transfer/c=kill", early: early}
-		f := CrashSteps{Replicas: m, Flow: "transfer", Action: "kill", Steps: []string{"a", "b", "c", "d"}, Wait: 100 * time.Millisecond}
-		var events []fault.Event
-		var err error
-		synctest.Test(t, func(t *testing.T) { events, err = f.Inject(t.Context(), time.Second) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := []string{
-			"kill 0", "start 0 --failpoint transfer/a=kill", "start 0",
-			"kill 1", "start 1 --failpoint transfer/b=kill", "start 1",
-			"kill 2", "start 2 --failpoint transfer/c=kill", "kill 2", "start 2",
-			"kill 0", "start 0 --failpoint transfer/d=kill", "start 0",
-		}
-		if diff := cmp.Diff(want, m.Done); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		seen := map[string]int64{"crashes": 3, "crash_a": 1, "crash_b": 1, "crash_d": 1}
-		if diff := cmp.Diff(seen, fault.Seen(events)); diff != "" || len(events) != 4 {
-			t.Errorf("%d events (-want +got):\n%s", len(events), diff)
-		}
+	m := &mortals{spared: "transfer/c=kill"}
+	f := CrashSteps{Replicas: m, Flow: "transfer", Action: "kill", Steps: []string{"a", "b", "c", "d"}, Wait: 100 * time.Millisecond}
+	var events []fault.Event
+	var err error
+	synctest.Test(t, func(t *testing.T) { events, err = f.Inject(t.Context(), time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"kill 0", "start 0 --failpoint transfer/a=kill", "start 0",
+		"kill 1", "start 1 --failpoint transfer/b=kill", "start 1",
+		"kill 2", "start 2 --failpoint transfer/c=kill", "kill 2", "start 2",
+		"kill 0", "start 0 --failpoint transfer/d=kill", "start 0",
+	}
+	if diff := cmp.Diff(want, m.Done); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	seen := map[string]int64{"crashes": 3, "crash_a": 1, "crash_b": 1, "crash_d": 1}
+	if diff := cmp.Diff(seen, fault.Seen(events)); diff != "" || len(events) != 4 {
+		t.Errorf("%d events (-want +got):\n%s", len(events), diff)
+	}
+}
+
+func TestCrashSteps_AnExitIsNoDeathAtAStep(t *testing.T) {
+	m := &mortals{exit: true}
+	events, err := CrashSteps{Replicas: m, Flow: "transfer", Action: "kill", Steps: []string{"a"}, Wait: time.Second}.Inject(t.Context(), time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "replica 1 exited by itself at a") || fault.Seen(events)["crashes"] != 0 {
+		t.Errorf("%v, %v", events, err)
 	}
 }
 

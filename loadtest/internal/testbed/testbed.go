@@ -20,6 +20,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -114,8 +115,8 @@ func Main(m *testing.M) {
 }
 
 // ReplicaArgs returns the arguments that make a test binary a replica: one that works ("good"), one that
-// exits at once ("broken"), one that kills itself ("suicide"), or one that works and leaves a goroutine and an
-// open file behind each request ("leaky").
+// exits at once ("broken"), one that kills itself ("suicide"), one that exits at its tenth order ("mortal"), or one that
+// works and leaves a goroutine and an open file behind each request ("leaky").
 func ReplicaArgs(mode string) func(n int, listen, metrics string) []string {
 	return func(_ int, listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} }
 }
@@ -145,7 +146,11 @@ func beReplica(mode, listen, metrics string) int {
 		leak sync.Mutex
 		left []*os.File // else they are closed when they are collected
 	)
+	var orders atomic.Int32
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) {
+		if mode == "mortal" && orders.Add(1) == 10 {
+			os.Exit(3)
+		}
 		if mode == "leaky" {
 			leak.Lock()
 			defer leak.Unlock()

@@ -26,8 +26,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/redisfault"
 	"shop/loadtest/judge"
 	"shop/loadtest/traffic"
 	"shop/locking/invariant"
@@ -39,9 +42,6 @@ const (
 	RedisDown     loadtest.Fault = "redis-down"
 	RedisFailover loadtest.Fault = "redis-failover"
 )
-
-// Failovers is how many failovers RedisFailover makes.
-const Failovers = 3
 
 // New returns the flow of purchases.
 func New() *loadtest.Flow {
@@ -61,8 +61,8 @@ func New() *loadtest.Flow {
 		Audit:  audit,
 		Linear: linearize,
 		Faults: faults,
-		Locked: loadtest.Using("redis", loadtest.StrategiesOf(inventory.Strategies())),
-		Batch:  loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
+		Locked: loadtest.Using("redis", loadtest.StrategiesOf(inventory.Strategies())), LockCalls: 2, // to acquire it and to release it
+		Batch: loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
 		Timing: loadtest.Timing{
 			// The control and the default under the same load, both with lost locks, and the other
 			// faults that the default must survive.
@@ -154,29 +154,63 @@ ORDER BY 1`
 // serverTime is how long a server is unavailable when a nemesis kills it and starts it again.
 const serverTime = 6 * time.Second
 
-// faults lists the faults of a purchase's stores and replicas, with the evidence required for each.
+// stores are the stores of a purchase.
+var stores = loadtest.Setup{Redis: "redis", Postgres: "postgres"}
+
+// failover needs long TTLs: a third of one, after which a lease is renewed, is longer than a failover. Else the paused replica
+// would learn at once that its lease is lost. The TTL is the time limit of requests too: else that replica would end its
+// request instead of going on with it.
+var failover = loadtest.Setup{
+	Redis: loadtest.RedisSentinel, TTL: failoverTTL, Args: []string{"--request-timeout", failoverTTL.String()},
+	Guard: 30, // so that a replica is soon found between reading and acting
+	Inject: func(servers loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+		members, err := servers.Members(loadtest.RedisSentinel)
+		if err != nil {
+			return nil, err
+		}
+		return redisfault.Failover{
+			Name: stack.SentinelMaster, Members: members[:3], Sentinels: members[3:], Prefix: t.Prefix, TTL: failoverTTL, Times: failovers, Replicas: t.Replicas,
+		}, nil
+	},
+}
+
+const (
+	failoverTTL = 18 * time.Second
+	failovers   = 3 // of each run
+)
+
+// faults lists the faults of a purchase's stores and replicas: how each is made, and the evidence required.
 var faults = slices.Concat([]loadtest.FaultSpec{
 	{Fault: loadtest.NoFault},
-	{Fault: LockLost, Store: "redis", Needs: []loadtest.Need{
-		{Evidence: "locks_deleted", Why: "no deletion hit a lock"},
+	{Fault: LockLost, Store: "redis", Setup: loadtest.Setup{Inject: func(servers loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+		client, err := servers.Redis(t.Scenario)
+		return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, err
+	}}, Needs: []loadtest.Need{
+		{Evidence: "locks_deleted", Least: 50, Why: "fewer than 50 deletions hit a lock"},
 	}},
-	{Fault: RedisDown, Store: "redis", Outage: true, Needs: []loadtest.Need{
+	{Fault: RedisDown, Store: "redis", Outage: true, Setup: loadtest.Setup{Redis: "redis", Inject: func(servers loadtest.Servers, _ *loadtest.Trial) (fault.Fault, error) {
+		members, err := servers.Members("redis")
+		if err != nil {
+			return nil, err
+		}
+		return fault.Restart{Server: members[0].Server, Name: "redis", Evidence: "redis_kills", Times: 1, Dead: 0.5}, nil
+	}}, Needs: []loadtest.Need{
 		{Evidence: "redis_kills", Why: "Redis was not killed"},
 		{Evidence: "done_meanwhile", Least: 10, Why: "fewer than 10 purchases succeeded while Redis was down"},
 		{Evidence: "lock_calls_after", Why: "no lock call reached Redis after its restart"},
 	}},
-	{Fault: RedisFailover, Store: "redis", Outage: true, Least: 16 * Failovers, Slower: 10, Recovery: serverTime, Needs: []loadtest.Need{
-		{Evidence: "redis_failovers", Least: Failovers, Why: "not every round replaced the master of Redis, or a Sentinel was in TILT"},
+	{Fault: RedisFailover, Store: "redis", Outage: true, Least: 16 * failovers, Slower: 10, Recovery: serverTime, Setup: failover, Needs: []loadtest.Need{
+		{Evidence: "redis_failovers", Least: failovers, Why: "not every round replaced the master of Redis, or a Sentinel was in TILT"},
 		{Evidence: "two_holders", Why: "no lock had two holders"},
 		{Evidence: "lock_calls_after", Why: "no lock call reached a new master"},
 	}},
-	{Fault: loadtest.Crash, Needs: []loadtest.Need{
-		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
-		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
-	}},
-	loadtest.CombinerKilledSpec(), loadtest.CombinerPausedSpec(), loadtest.HangUpSpec(),
-	loadtest.NemesisSpec(serverTime, 1),
-	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 24, 4), loadtest.AllKilledSpec(loadtest.AllKilledAsync, serverTime, 24, 4),
+	loadtest.CrashSpec(
+		loadtest.Need{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
+		loadtest.Need{Evidence: "cut_off", Why: "no request was cut off by a kill"},
+	),
+	loadtest.CombinerKilledSpec(), loadtest.CombinerPausedSpec(), loadtest.HangUpSpec(20),
+	loadtest.NemesisSpec(serverTime, 1, stores),
+	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 24, 4, stores), loadtest.AllKilledSpec(loadtest.AllKilledAsync, serverTime, 24, 4, stores),
 }, loadtest.StandbySpecs(serverTime, 30, 10, ""))
 
 func summary(r loadtest.Result) string {

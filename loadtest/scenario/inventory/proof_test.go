@@ -5,6 +5,7 @@ package inventory
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/report"
 	"shop/loadtest/site"
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/invariant"
@@ -94,6 +96,39 @@ func TestProof_AFaultThatFailsIsNamedAndTheProofFails(t *testing.T) {
 	}
 	if missed := report.Scenarios[0].Missed; !strings.Contains(missed[len(missed)-1], "no such server") {
 		t.Errorf("missed %q", missed)
+	}
+}
+
+// The first scenario shows that the servers are there: one that fails after it costs no other its result, but two do.
+func TestProof_AScenarioThatCannotRunIsInconclusive(t *testing.T) {
+	row := New().Safe("row", loadtest.NoFault)
+	proof := refusingProof(t, row)
+	proof.Scenarios = []loadtest.Scenario{row, row, row}
+	there, asked := proof.Server, 0
+	proof.Server = func(s loadtest.Scenario) (string, error) {
+		if asked++; asked > 1 {
+			return "", errors.New("no such server")
+		}
+		return there(s)
+	}
+	r, err := proof.Run(t.Context())
+	if err == nil || r.AsExpected || len(r.Scenarios) != 2 || asked != 5 {
+		t.Fatalf("error %v, as expected: %t, %d scenarios, %d runs", err, r.AsExpected, len(r.Scenarios), asked)
+	}
+	if lost := r.Scenarios[1]; lost.Verdict != loadtest.Inconclusive || !strings.Contains(lost.Sentence(), "it could not be run: no such server") {
+		t.Error(lost.Sentence())
+	}
+	if err := report.Write(t.TempDir(), r); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProof_AReplicaThatExitsByItselfIsFound(t *testing.T) {
+	proof, program := refusingProof(t, New().Safe("row", loadtest.NoFault)), testproof.Program(t, "mortal")
+	proof.Program = func(*loadtest.Trial) (site.Program, error) { return program, nil }
+	_, result := testproof.Run(t, proof)
+	if found := result.Findings["I-LIVE"].IDs; result.Verdict != loadtest.Violated || !slices.Contains(found, "replica 1 exited by itself: exit status 3") {
+		t.Errorf("%s, %q", result.Verdict, found)
 	}
 }
 

@@ -291,8 +291,7 @@ func addSeen(t *loadtest.Trial, a *loadtest.Audited, records []traffic.Record) {
 			}
 		}
 	}
-	a.Findings.Add("I-RIGHT")
-	if t.Scenario.Fault == loadtest.NoFault && t.Monitored["leases_ended"] == 0 && stale > 0 {
+	if t.Scenario.Fault == loadtest.NoFault && t.Monitored["leases_ended"] == 0 {
 		a.Findings.Add("I-RIGHT", found(stale, "%d holders of a lock were refused although none was late")...)
 		a.Evidence["rightful_refused"] = stale
 	}

@@ -30,9 +30,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/fault/etcdfault"
+	"shop/loadtest/fault/pgfault"
+	"shop/loadtest/fault/replicafault"
 	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/traffic"
@@ -111,7 +115,7 @@ func New() *loadtest.Flow {
 			{Code: "T5", Name: "lease-given-up", Means: "after a COMMIT without an answer, no batch uses the fence of its lease again"},
 			{Code: "T6", Name: "no-lock-left", Means: "a TTL after the last process has ended, no lock is left"},
 			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "exactly one of post, void and expiry ends a hold, and it is the acknowledged one, in time by the clients' clock; an ended hold holds nothing"},
-			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
+			{Code: "I-RIGHT", Name: "no-holder-refused", Means: "without a fault no holder of a lock is refused"},
 			money.AllSpendable,
 		}),
 		Undisturbed: []string{"I-RIGHT"},
@@ -171,7 +175,24 @@ const serverTime = 6 * time.Second
 // slower divides the rate of the load under a fault.
 const slower = 2
 
-// faults lists the faults of a transfer's stores and replicas, with the evidence required for each.
+// revoked is the pause under which the next holder overtakes one whose lease was revoked: between its last check of ctx and the
+// guard, which refuses it, and between its read and its write, where a holder without a guard overwrites what the next one has
+// written.
+const revoked = 5
+
+// ofCluster makes a fault of a private cluster of etcd.
+func ofCluster(of func(*clientv3.Client, []fault.Member) fault.Fault) loadtest.Setup {
+	return loadtest.Setup{Etcd: loadtest.EtcdThree, Inject: func(servers loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+		client, err := servers.Etcd(t.Scenario)
+		if err != nil {
+			return nil, err
+		}
+		members, err := servers.Members(loadtest.EtcdThree)
+		return of(client, members), err
+	}}
+}
+
+// faults lists the faults of a transfer's stores and replicas: how each is made, and the evidence required.
 var faults = slices.Concat([]loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
 		{Evidence: "moved", Expect: loadtest.Safe, Why: "no money moved"},
@@ -179,40 +200,56 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 		{Evidence: "holds_posted", Expect: loadtest.Safe, Why: "no hold was posted"},
 		{Evidence: "holds_voided", Expect: loadtest.Safe, Why: "no hold was voided"},
 		{Evidence: "holds_expired", Expect: loadtest.Safe, Why: "no hold expired"},
-		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
 	}},
 	// Most faults have half of the rate, or a stretched load. A transfer of etcd-fenced is two commits of etcd and one of
 	// PostgreSQL, one after the other. At the full rate the queues of the hot accounts could last longer than the clients'
 	// patience, as on a slow machine after an outage. Where a server dies, the load is long enough for a calm after each
 	// death. A commit of three members takes longer than one of a member alone, so their faults have an eighth of the rate.
 	// A late write has a quarter: a burst for one account, of which one transfer waits for the late one, lasts seconds.
-	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: 2 * slower, Needs: []loadtest.Need{
+	{Fault: LateWrite, Store: "etcd", Least: 7, Slower: 2 * slower, Setup: loadtest.Setup{Proxied: true, Inject: Late}, Needs: []loadtest.Need{
 		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
 		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
 		{Evidence: "late_refused", Expect: loadtest.Safe, Why: "no late write was refused"},
 		{Evidence: "late_committed", Expect: loadtest.Violated, Why: "no late write was committed"},
 	}},
-	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Slower: slower, Needs: []loadtest.Need{
+	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Slower: slower, Setup: loadtest.Setup{Inject: func(_ loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: t.TTL()}, nil
+	}}, Needs: []loadtest.Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses"},
 		{Evidence: "leases_ended", Why: "etcd ended no lease of a stopped replica"},
 	}},
-	{Fault: LeaseRevoked, Store: "etcd", Slower: slower, Needs: []loadtest.Need{
+	{Fault: LeaseRevoked, Store: "etcd", Slower: slower, Setup: loadtest.Setup{Begin: revoked, Guard: revoked, Inject: func(servers loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+		client, err := servers.Etcd(t.Scenario)
+		return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: t.TTL() / 8}, err
+	}}, Needs: []loadtest.Need{
 		{Evidence: "leases_revoked", Least: 5, Why: "fewer than 5 leases were revoked"},
 		// combined tries a refused batch again under a new lease: its clients do not see the refusal.
 		{Evidence: "stale_answers", Of: "etcd-fenced", Why: "no answer says that a write under a revoked lease was refused"},
 		{Evidence: "stale_answers", Of: "etcd-fence-only", Why: "no answer says that a write under a revoked lease was refused"},
 	}},
-	{Fault: LeaderKill, Store: "etcd", Least: 8, Slower: 4 * slower, Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
-	{Fault: NoQuorum, Store: "etcd", Least: 8, Slower: 4 * slower, Needs: []loadtest.Need{
+	{Fault: LeaderKill, Store: "etcd", Least: 8, Slower: 4 * slower, Setup: ofCluster(func(client *clientv3.Client, members []fault.Member) fault.Fault {
+		return etcdfault.LeaderKill{Client: client, Members: members, Times: 2}
+	}), Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
+	{Fault: NoQuorum, Store: "etcd", Least: 8, Slower: 4 * slower, Setup: ofCluster(func(client *clientv3.Client, members []fault.Member) fault.Fault {
+		return etcdfault.NoQuorum{Client: client, Members: members, Times: 2, Part: 0.4}
+	}), Needs: []loadtest.Need{
 		{Evidence: "quorum_losses", Why: "the quorum was not lost"},
 		{Evidence: "refused_meanwhile", Why: "no request was refused while the lock service did not answer"},
 		{Evidence: "lock_calls_after", Why: "no lock was requested from etcd after the quorum was back"},
 	}},
-	{Fault: PGRestart, Store: "postgres", Least: 8, Slower: slower, Needs: []loadtest.Need{
+	{Fault: PGRestart, Store: "postgres", Least: 8, Slower: slower, Setup: loadtest.Setup{Postgres: "postgres", Inject: func(servers loadtest.Servers, _ *loadtest.Trial) (fault.Fault, error) {
+		members, err := servers.Members("postgres")
+		if err != nil {
+			return nil, err
+		}
+		return fault.Restart{Server: members[0].Server, Name: "postgres", Evidence: "pg_restarts", Times: 3}, nil
+	}}, Needs: []loadtest.Need{
 		{Evidence: "pg_restarts", Why: "PostgreSQL was not restarted"},
 		{Evidence: "disturbed", Why: "no request was affected by the restart"},
 	}},
-	{Fault: CommitCut, Store: "postgres", Slower: slower, Needs: []loadtest.Need{
+	{Fault: CommitCut, Store: "postgres", Slower: slower, Setup: loadtest.Setup{Proxied: true, Inject: func(servers loadtest.Servers, _ *loadtest.Trial) (fault.Fault, error) {
+		return pgfault.CommitCut{Proxies: servers.PostgresProxies(), Every: 100 * time.Millisecond}, nil
+	}}, Needs: []loadtest.Need{
 		{Evidence: "commits_cut_before", Why: "no connection was cut before its COMMIT arrived"},
 		{Evidence: "commits_cut_after", Why: "no connection was cut after its COMMIT"},
 		{Evidence: "decided_after_cut", Why: "no key whose COMMIT was cut was decided"},
@@ -221,12 +258,12 @@ var faults = slices.Concat([]loadtest.FaultSpec{
 	// A process that dies in the queues of all hot accounts leaves them locked for a little more
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
 	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
-	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+	loadtest.CrashSpec(loadtest.Need{Evidence: "cut_off", Why: "no request was cut off by a kill"}).At(0, 24, 0),
 	// As under Crash: without time to catch up, the next replica could be killed as soon as it has the lock of the last one,
 	// and nothing would succeed for two TTLs.
-	loadtest.CombinerKilledSpec().At(0, 24, 0), loadtest.CombinerPausedSpec().At(10, 0, slower), loadtest.HangUpSpec(),
-	loadtest.NemesisSpec(serverTime, 5),
-	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 12, 4*slower),
+	loadtest.CombinerKilledSpec().At(0, 24, 0), loadtest.CombinerPausedSpec().At(10, 0, slower), loadtest.HangUpSpec(1),
+	loadtest.NemesisSpec(serverTime, 5, loadtest.Setup{Postgres: "postgres", Etcd: loadtest.EtcdThree, Proxied: true, Begin: revoked}),
+	loadtest.AllKilledSpec(loadtest.AllKilled, serverTime, 12, 4*slower, loadtest.Setup{Postgres: "postgres", Etcd: loadtest.EtcdThree}),
 }, loadtest.StandbySpecs(serverTime, 13, 10, "etcd-fence-only"))
 
 // spend checks that all money can be spent, and no more: once the holds have

@@ -24,7 +24,7 @@ func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 		scenario loadtest.Scenario
 		enough   map[string]int64
 	}{
-		{sound(loadtest.NoFault), map[string]int64{"moved": 1, "short": 1, "holds_posted": 1, "holds_voided": 1, "holds_expired": 1, "samples": 1}},
+		{sound(loadtest.NoFault), map[string]int64{"moved": 1, "short": 1, "holds_posted": 1, "holds_voided": 1, "holds_expired": 1, "samples": 5}},
 		{New().Control("naive", loadtest.NoFault, kept, "T3"), nil},
 		{New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), nil},
 		{sound(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_refused": 1}},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"shop/loadtest"
 	"shop/loadtest/crashmatrix"
@@ -21,6 +22,7 @@ var cells = &crashmatrix.Cells{
 	Steps:    loadtest.StepsOf(wallet.Steps()),
 	Database: "mongo",
 	Health:   "wallets",
+	Setup:    loadtest.Setup{Mongo: "mongo", Proxied: true, Lifetime: time.Second},
 	Supply:   supplyCells,
 	Request:  cellRequest,
 	Query: func(ctx context.Context, t *loadtest.Trial, check invariant.Check) ([]string, error) {

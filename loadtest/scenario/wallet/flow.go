@@ -15,6 +15,7 @@
 package wallet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/mongofault"
+	"shop/loadtest/fault/replicafault"
 	"shop/loadtest/judge"
 	"shop/loadtest/scenario/money"
 	"shop/loadtest/site"
@@ -148,7 +152,7 @@ func New(env Environment) *loadtest.Flow {
 		f.Control("lock-late", loadtest.NoFault, kept, "W-SIDE"),
 	}
 	cells.Add(f)
-	f.Faults = needing(seen, f.Faults)
+	f.Faults = everywhere(f.Faults)
 	return f
 }
 
@@ -168,7 +172,7 @@ var (
 	seen = loadtest.Need{Evidence: "mongo_clients", Why: "MongoDB showed no connection of a replica, so that the end of the last one could not be awaited"}
 )
 
-// faults lists the faults of the wallets' store and replicas, with the evidence required for each.
+// faults lists the faults of the wallets' store and replicas: how each is made, and the evidence required.
 //
 // A process that dies while it holds a wallet's lock leaves the wallet locked until the server
 // ends its transaction, and an election takes seconds. Stretch leaves time to catch up with
@@ -179,7 +183,7 @@ var (
 // every key is decided. The counts alone do not show that, since a request may be left in
 // doubt several times before it is resolved once.
 var faults = []loadtest.FaultSpec{
-	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
+	{Fault: loadtest.NoFault, Setup: loadtest.Setup{Proxied: true}, Needs: []loadtest.Need{
 		{Evidence: "credits", Expect: loadtest.Safe, Why: "nothing was credited"},
 		{Evidence: "debits", Expect: loadtest.Safe, Why: "nothing was debited"},
 		{Evidence: "payments", Expect: loadtest.Safe, Why: "no payment was executed"},
@@ -187,37 +191,77 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "keys_shared", Expect: loadtest.Safe, Why: "no key was used for two wallets"},
 		{Evidence: "replayed", Expect: loadtest.Safe, Why: "no decided key was sent again"},
 		{Evidence: "transactions_seen", Expect: loadtest.Safe, Why: "no statement to MongoDB was recorded"},
-		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
 		{Evidence: "lock_conflicts", Of: "lockid", Why: "no transaction was refused at the lock"},
 	}},
-	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Slower: 2, Needs: []loadtest.Need{
+	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Slower: 2, Setup: loadtest.Setup{
+		Guard:    5, // it must hit a transaction between lock and commit
+		Lifetime: time.Second, Inject: pauseInTransaction,
+	}, Needs: []loadtest.Need{
 		{Evidence: "pauses", Why: "no replica was paused"},
 		outlived,
 	}},
-	{Fault: StepDown, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{failOver, open}},
-	{Fault: PrimaryPause, Store: "mongo", Stretch: 6, Recovery: failOverTime, Needs: []loadtest.Need{failOver, open}},
+	{Fault: StepDown, Store: "mongo", Stretch: 7, Recovery: failOverTime, Setup: ofSet(func(set []fault.Member) fault.Fault {
+		return mongofault.StepDown{Set: set, Times: 2}
+	}), Needs: []loadtest.Need{failOver, open}},
+	{Fault: PrimaryPause, Store: "mongo", Stretch: 6, Recovery: failOverTime, Setup: ofSet(func(set []fault.Member) fault.Fault {
+		return mongofault.PrimaryPause{Set: set, Times: 1}
+	}), Needs: []loadtest.Need{failOver, open}},
 	// In the last half second of the primary no write reached a majority.
-	{Fault: PrimaryKill, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{
+	{Fault: PrimaryKill, Store: "mongo", Stretch: 7, Recovery: failOverTime, Setup: ofSet(func(set []fault.Member) fault.Fault {
+		return mongofault.PrimaryKill{Set: set, Times: 1}
+	}), Needs: []loadtest.Need{
 		failOver,
 		{Evidence: "rolled_back", Why: "the killed primary rolled nothing back: it had no write that no other member had"},
 	}},
-	{Fault: CommitUnknown, Store: "mongo", Slower: 2, Needs: []loadtest.Need{
+	{Fault: CommitUnknown, Store: "mongo", Slower: 2, Setup: loadtest.Setup{Proxied: true, Inject: func(servers loadtest.Servers, _ *loadtest.Trial) (fault.Fault, error) {
+		return mongofault.CommitUnknown{Proxies: servers.MongoProxies(), Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
+	}}, Needs: []loadtest.Need{
 		{Evidence: "commits_cut", Why: "no connection was cut after its commit"},
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
 	// There is time to catch up after each kill, as under Crash: at a lower rate few batches would have several requests. Each
 	// pause hits a batch, so the wallets with most load are held up each time.
-	loadtest.CombinerKilledSpec().At(14, 0, 2), loadtest.CombinerPausedSpec(outlived).At(20, 0, 2), loadtest.HangUpSpec(),
-	loadtest.NemesisSpec(2*failOverTime, 2),
-	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2),
-	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+	loadtest.CombinerKilledSpec().At(14, 0, 2),
+	loadtest.CombinerPausedSpec(outlived).At(20, 0, 2).With(loadtest.Setup{Guard: 25, Lifetime: time.Second, StopInBatch: true, Inject: pauseInTransaction}),
+	loadtest.HangUpSpec(25),
+	loadtest.NemesisSpec(2*failOverTime, 2, loadtest.Setup{Proxied: true}),
+	loadtest.AllKilledSpec(loadtest.AllKilled, 2*failOverTime, 12, 2, loadtest.Setup{Mongo: loadtest.MongoThree}),
+	loadtest.CrashSpec(loadtest.Need{Evidence: "cut_off", Why: "no request was cut off by a kill"}).At(0, 8, 0),
 }
 
-// needing returns faults with one need more.
-func needing(n loadtest.Need, faults []loadtest.FaultSpec) (more []loadtest.FaultSpec) {
+// ofSet makes a fault of a private replica set.
+func ofSet(of func(set []fault.Member) fault.Fault) loadtest.Setup {
+	return loadtest.Setup{Mongo: loadtest.MongoThree, Inject: func(servers loadtest.Servers, _ *loadtest.Trial) (fault.Fault, error) {
+		set, err := servers.Members(loadtest.MongoThree)
+		return of(set), err
+	}}
+}
+
+// pauseInTransaction pauses replicas that have a transaction open, for longer than MongoDB keeps it.
+func pauseInTransaction(servers loadtest.Servers, t *loadtest.Trial) (fault.Fault, error) {
+	set, err := servers.Members(loadtest.MongoThree)
+	pauses := replicafault.Pauses{Replicas: t.Replicas, TTL: t.Scenario.Setup().Lifetime, Aim: func(ctx context.Context) ([]string, error) {
+		return mongofault.Abandoned(ctx, set, aimWait)
+	}}
+	if t.Scenario.Fault == loadtest.CombinerPaused {
+		pauses.InBatch = t.Replicas.PauseInBatch
+	}
+	return pauses, err
+}
+
+// aimWait is more than a third longer than a running replica is silent within a transaction (see Abandoned). The longest
+// of many calls of the bonus service, which a batch makes side by side, takes about 50 ms.
+const aimWait = 150 * time.Millisecond
+
+// everywhere adds what all faults of the wallets need: that MongoDB shows the replicas, and a private set of three members, to
+// lose one. A crash matrix has one member, whose limit on transactions is shorter.
+func everywhere(faults []loadtest.FaultSpec) (more []loadtest.FaultSpec) {
 	for _, f := range faults {
-		f.Needs = append([]loadtest.Need{n}, f.Needs...)
+		f.Needs = append([]loadtest.Need{seen}, f.Needs...)
+		if f.Fault != loadtest.NoFault {
+			f.Setup.Mongo = cmp.Or(f.Setup.Mongo, loadtest.MongoThree)
+		}
 		more = append(more, f)
 	}
 	return more

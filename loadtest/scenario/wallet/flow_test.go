@@ -23,10 +23,10 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 	}
 	sound := func(strategy string, fault loadtest.Fault) loadtest.Scenario { return flow.Safe(strategy, fault) }
 	put := map[string]int64{
-		"credits": 1, "debits": 1, "payments": 1, "short": 1, "keys_shared": 1, "replayed": 1, "transactions_seen": 1, "samples": 1,
+		"credits": 1, "debits": 1, "payments": 1, "short": 1, "keys_shared": 1, "replayed": 1, "transactions_seen": 1, "samples": 5,
 	}
-	collided := maps.Clone(put)
-	collided["lock_conflicts"] = 1
+	collided, combined := maps.Clone(put), maps.Clone(put)
+	collided["lock_conflicts"], combined["together"] = 1, 10
 	for _, c := range []struct {
 		scenario loadtest.Scenario
 		enough   map[string]int64
@@ -42,6 +42,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		{sound("lockid", CommitUnknown), map[string]int64{"commits_cut": 1, "commits_failed": 1, "decided_after_cut": 1}},
 		{sound("lockid", loadtest.Pause), map[string]int64{"pauses": 1, "outlived": 1}},
 		{sound("lockid", loadtest.Crash), killed},
+		{sound("combined", loadtest.NoFault), combined},
 		{sound("combined", loadtest.CombinerKilled), map[string]int64{"crashes": 5, "cut_off": 1, "together": 10}},
 		{sound("combined", loadtest.CombinerPaused), map[string]int64{"pauses": 2, "outlived": 1, "together": 10}},
 		{sound("combined", loadtest.HangUp), map[string]int64{"hung_up": 50, "cut_off": 1, "together": 10}},
@@ -110,7 +111,7 @@ func TestFlow_TheLivenessBoundAllowsForAnElection(t *testing.T) {
 			want += failOverTime
 		}
 		if fault == loadtest.AllKilled {
-			want += loadtest.AllKilledDead + 2*failOverTime
+			want += time.Second + 2*failOverTime
 		}
 		if got := flow.Bound(fault, 2*time.Second); got != want {
 			t.Errorf("%s: %v, want %v", fault, got, want)

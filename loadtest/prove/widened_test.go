@@ -9,26 +9,12 @@ import (
 	"shop/loadtest"
 )
 
-func TestSetups_EachFaultOfAFlowHasOneAndNoneIsLeftOver(t *testing.T) {
+func TestFault_EachFaultOfAFlowIsInjectedAndAnUnknownOneIsNot(t *testing.T) {
 	e := &environment{settings: &app{}}
-	common := map[loadtest.Fault]bool{} // that some flows do not have
-	for name := range withAll(nil) {
-		common[name] = true
-	}
 	for _, l := range e.lessons() {
-		known := map[loadtest.Fault]bool{loadtest.Nemesis: true}
 		for _, spec := range l.Faults {
-			known[spec.Fault] = true
-		}
-		own := setups()[l.Name]
-		for name := range known {
-			if own[name].inject == nil {
-				t.Errorf("%s: no setup of %s", l.Name, name)
-			}
-		}
-		for name := range own {
-			if !known[name] && !common[name] {
-				t.Errorf("%s: the flow has no fault %s", l.Name, name)
+			if (spec.Setup.Inject == nil) != (spec.Fault == loadtest.NoFault) {
+				t.Errorf("%s: nothing injects %s", l.Name, spec.Fault)
 			}
 		}
 		trial := &loadtest.Trial{Scenario: l.Safe(l.offers[0].Name, "earthquake")}
@@ -45,7 +31,7 @@ func TestWidened_AControlHasNoPauseUnlessItSaysSo(t *testing.T) {
 		if loadtest.NewResult(s, 3).NeedsPause {
 			need = append(need, s.Name())
 		}
-		if pause := widened(s, "after-guard", e.setup(s).guard); (pause != nil) != (s.Expect == loadtest.Safe || loadtest.NewResult(s, 3).NeedsPause) {
+		if pause := widened(s, "after-guard", s.Setup().Guard); (pause != nil) != (s.Expect == loadtest.Safe || loadtest.NewResult(s, 3).NeedsPause) {
 			t.Errorf("%s: %q", s.Name(), pause)
 		}
 	}
