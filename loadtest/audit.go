@@ -30,6 +30,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	}
 	findings := audited.Findings
 	findings.Add("I-ONCE", judge.Diverged(records)...)
+	findings.Add("I-LIVE", t.Replicas.Exits()...)
 	if t.failed == nil { // otherwise a server may still be gone, and only what is stored is judged
 		findings.Merge(t.postcheck)
 		findings.Add("I-LIVE", t.lifeless(records)...)
@@ -120,14 +121,14 @@ func (t *Trial) Keep() bool { return t.proof.Keep }
 // Loaded returns the records of the load, without those of the postcheck.
 func (t *Trial) Loaded(records []traffic.Record) []traffic.Record { return records[:t.loaded] }
 
-// lifeless lists what breaks I-LIVE, a replica that exits by itself included.
+// lifeless lists what breaks I-LIVE, but for replicas that exited by themselves.
 func (t *Trial) lifeless(records []traffic.Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
 	bounds := judge.Always(bound)
 	if t.Scenario.Fault == Nemesis {
 		bounds = judge.Among(t.events, t.History.Epoch, bound)
 	}
-	return slices.Concat(t.Replicas.Exits(), judge.Stalls(t.History, records, t.events, bounds), t.silent, judge.Undecided(records))
+	return slices.Concat(t.hung, judge.Stalls(t.History, records, t.events, bounds), t.silent, judge.Undecided(records))
 }
 
 // unlocked reports that keys had an effect without a lock, by the number of calls of the lock service. While that is unavailable,
@@ -181,7 +182,7 @@ func (t *Trial) result(records []traffic.Record, evidence map[string]int64, unsh
 	result.Missed = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), traffic.Lagging(result.Latency.Lag))
 	result.Inconclusive = slices.Concat(result.Missed, unshown)
 	if t.failed != nil {
-		result.Missed = append(append(result.Missed, t.failed.Error()), t.Replicas.Exits()...) // an exit may be why it failed
+		result.Missed = append(result.Missed, t.failed.Error())
 		result.Inconclusive = result.Missed
 	}
 	for name, n := range t.Replicas.Counters.Sum() {

@@ -37,11 +37,11 @@ func TestClassify_AFlowsOwnRefusalsAreFinalForItAlone(t *testing.T) {
 func TestPace_AFaultMayHaveBoundsOfItsOwn(t *testing.T) {
 	const ttl = time.Second
 	flow := &Flow{Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, CatchUp: time.Minute}, {Fault: Nemesis, CatchUp: time.Minute}}}
-	bound := judge.LiveBound(ttl)
+	const second = time.Second
 	for fault, want := range map[Fault]judge.Pace{
-		NoFault: judge.PaceOf(bound, time.Second),
-		Crash:   judge.PaceOf(bound+time.Second, time.Minute),
-		Nemesis: judge.PaceOf(bound, bound),
+		NoFault: {Lull: 4 * second, Recover: 7 * second, After: second}, // LiveMargin and RecoverMargin are 3 s each
+		Crash:   {Lull: 5 * second, Recover: 8 * second, After: time.Minute},
+		Nemesis: {Lull: 4 * second, Recover: 7 * second, After: 4 * second},
 	} {
 		if got := flow.pace(fault, ttl); got != want {
 			t.Errorf("%s: %+v, want %+v", fault, got, want)

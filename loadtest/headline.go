@@ -112,12 +112,17 @@ func (o tried) caught() string {
 
 // counted formats a number of things: 61,000 operations, 1 fault.
 func counted(n int, thing string) string {
-	digits := strconv.Itoa(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
 	if n != 1 {
 		thing += "s"
 	}
-	return digits + " " + thing
+	return Grouped(int64(n)) + " " + thing
+}
+
+// Grouped formats a number with a comma between thousands.
+func Grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

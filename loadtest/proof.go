@@ -35,6 +35,8 @@ type Proof struct {
 
 	// Server returns the postgres:// URL of a server on which a scenario's database may be created.
 	Server func(s Scenario) (string, error)
+	// Renew gives up the private servers of a scenario that could not be run: they may be gone.
+	Renew func(s Scenario)
 	// Prepare creates the tables in empty databases, fills them as the plan says, and returns the
 	// credentials of the plan's clients, in their order.
 	Prepare func(context.Context, *Trial) ([]Credentials, error)
@@ -61,15 +63,15 @@ type Proof struct {
 // replicas still run.
 type Monitor func(context.Context, []fault.Event) (map[string]int64, error)
 
-// Run runs the scenarios one after the other. A scenario that could not be run is inconclusive. Run returns an error if that is
-// the first one, or after two in succession: the report then holds the scenarios before it, and is not as expected. A proof that
-// fails is not an error.
+// Run runs the scenarios one after the other. A scenario that could not be run is inconclusive. Run returns an error if none
+// could be run before, or after four such runs in succession: the report then holds the scenarios before it, and is not as
+// expected. A proof that fails is not an error.
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
 		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
 		Load: p.Load, Calm: p.Calm, Bound: map[string]time.Duration{}, When: time.Now(),
 	}
-	unrun := 0 // runs in succession that failed
+	ran, unrun := false, 0 // whether any run has succeeded, and how many in succession have failed
 	for i, s := range p.Scenarios {
 		flow, ttl := s.Flow, p.LockTTL[s.Flow.Name]
 		report.Bound[flow.Name] = max(report.Bound[flow.Name], flow.Bound(s.Fault, ttl))
@@ -84,9 +86,10 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 			began, t := time.Now(), &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration}
 			result, err := p.scenario(ctx, t)
 			if err == nil {
-				unrun = 0
-			} else if unrun++; i > 0 && unrun < 4 && ctx.Err() == nil { // a scenario has two runs, but a Nemesis has one
+				ran, unrun = true, 0
+			} else if unrun++; ran && unrun < 4 && ctx.Err() == nil {
 				result, err = t.unrun(err), nil
+				p.Renew(s)
 			}
 			if err == nil {
 				p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
@@ -114,23 +117,28 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// unrun is the result of a trial that could not be run.
+// unrun is the result of a trial that could not be run. A replica that exited by itself may be why.
 func (t *Trial) unrun(err error) Result {
 	result := NewResult(t.Scenario, t.proof.Load.Replicas)
-	result.Verdict, result.Violations, result.Evidence = Inconclusive, map[string]int64{}, map[string]int64{}
 	result.Missed = []string{"it could not be run: " + err.Error()}
-	result.Plan, result.Inconclusive = t.Plan, result.Missed
+	result.Plan, result.Inconclusive, result.Evidence, result.Findings = t.Plan, result.Missed, map[string]int64{}, invariant.Findings{}
+	if t.Replicas != nil {
+		result.Findings.Add("I-LIVE", t.Replicas.Exits()...)
+	}
+	result.Violations = result.Findings.Counts()
+	result.Verdict, result.AsExpected = Judge(t.Scenario, result.Violations, result.Inconclusive)
 	return result
 }
 
 // twiceIfVoid runs a scenario, and once more if the first run is not as expected only because something did not happen in
 // it: the machine may have stood still while the fault was injected. The second run is the result, with its files, and
-// Result.Again says why. A violation of a safe scenario is never repeated. A Nemesis is not repeated: it lasts as
+// Result.Again says why. A violation is not repeated, unless a control was caught. A Nemesis is not repeated: it lasts as
 // long as the user said.
 func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 	result, err := run()
 	missed := len(result.Missed) > 0 && len(result.Missed) == len(result.Inconclusive)
-	if err != nil || !missed || result.Verdict == Violated && s.Expect == Safe || s.Fault == Nemesis {
+	broken := s.Flow.Broken(result.Violations)
+	if err != nil || !missed || len(broken) > 0 && !(s.Expect == Violated && caught(s, broken)) || s.Fault == Nemesis {
 		return result, err
 	}
 	void := result.Inconclusive
@@ -250,6 +258,7 @@ type Trial struct {
 	left      []string // locks that exist although no process holds them
 	before    []Figure // before the load
 	replayed  int64
+	hung      []string // replicas that did not stop in time
 	silent    []string // decided keys that got no final answer when they were sent again
 	looks     atomic.Int64
 }
@@ -288,7 +297,7 @@ func (t *Trial) run(ctx context.Context) (result Result, err error) {
 	t.check(ctx)
 	t.Client.CloseIdleConnections() // net/http waits 5 s, at a shutdown, for a connection without a request
 	t.afterLoad(ctx)
-	t.Replicas.Stop(ctx)
+	t.hung = t.Replicas.Stop(ctx)
 	if err := errors.Join(ctx.Err(), t.leftovers(ctx)); err != nil {
 		return Result{}, err
 	}

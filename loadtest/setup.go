@@ -14,7 +14,7 @@ import (
 	"shop/loadtest/fault/pgfault"
 )
 
-// Setup is what a fault needs of the servers and the replicas, and how it is injected. What it does is in package fault.
+// Setup is what a fault needs of the servers and the replicas, and how it is injected. What the fault does is in package fault.
 type Setup struct {
 	Redis, Postgres, Etcd, Mongo string // the kind of a private server, which it may hurt; "": the shared one
 
@@ -49,7 +49,7 @@ func (s Setup) Private() (kinds []string) {
 	return kinds
 }
 
-// Servers are what a fault acts on beside the replicas.
+// Servers are the servers of a proof, and what else a fault acts on beside the replicas.
 type Servers interface {
 	Redis(Scenario) (*redis.Client, error)
 	Etcd(Scenario) (*clientv3.Client, error)

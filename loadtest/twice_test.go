@@ -15,6 +15,8 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 	unchecked := Result{Verdict: Inconclusive, Detail: Detail{Inconclusive: []string{"no fault", "the history could not be checked"}, Missed: why}}
 	safe, violated := Result{Verdict: Safe}, Result{Verdict: Violated, Detail: Detail{Inconclusive: why, Missed: why}}
 	caught := Result{Verdict: Violated, AsExpected: true}
+	broke := Result{Verdict: Violated, Violations: map[string]int64{"K": 1}, Detail: violated.Detail}
+	violated.Violations = map[string]int64{"B": 1}
 	failed := errors.New("no server")
 	for name, c := range map[string]struct {
 		fault  Fault
@@ -34,9 +36,10 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 		"nemesis":           {Nemesis, []Result{void}, nil, false, Safe},
 		"control, caught":   {"none", []Result{caught}, nil, false, Violated},
 		"control, no fault": {"none", []Result{violated, caught}, nil, true, Violated},
+		"control, unkept":   {"none", []Result{broke}, nil, false, Violated},
 	} {
 		n := 0
-		got, err := twiceIfVoid(Scenario{Fault: c.fault, Expect: c.expect}, func() (Result, error) {
+		got, err := twiceIfVoid(Scenario{Flow: &Flow{}, Fault: c.fault, Expect: c.expect, Keeps: []string{"K"}}, func() (Result, error) {
 			if n++; n == len(c.runs) {
 				return c.runs[n-1], c.err
 			}

@@ -78,7 +78,7 @@ func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []strin
 	if s.Fault == NoFault {
 		needs = append(needs,
 			Need{Evidence: "samples", Least: 5, Expect: Safe, Why: "the database was sampled fewer than 5 times while the load ran"},
-			Need{Evidence: together.Evidence, Least: together.Least, Of: Combined, Why: together.Why})
+			Need{Evidence: "together", Least: 3, Of: Combined, Why: "fewer than 3 transactions answered several requests"})
 	} else {
 		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
 	}

@@ -17,7 +17,6 @@ import (
 func Evidence(records []traffic.Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
 	evidence := OnTheWire(records)
 	evidence["overlaps"] = Overlaps(records, replicas)
-	evidence["cut_off"] = cutOff(records, events, epoch)
 	maps.Copy(evidence, meanwhile(records, events, epoch))
 	evidence["decided_after_cut"] = decidedAfterCut(records, events)
 	return evidence
@@ -63,6 +62,9 @@ func meanwhile(records []traffic.Record, events []fault.Event, epoch time.Time) 
 				continue
 			}
 			counts["hit"]++
+			if a.Status == 0 {
+				counts["cut_off"]++
+			}
 			if !a.Outcome.Final() {
 				counts["disturbed"]++
 			}
@@ -116,18 +118,6 @@ func Struck(records []traffic.Record, e fault.Event, epoch time.Time) bool {
 		}
 	}
 	return false
-}
-
-// cutOff counts the attempts that were under way during a fault and got no answer.
-func cutOff(records []traffic.Record, events []fault.Event, epoch time.Time) (n int64) {
-	for _, r := range records {
-		for _, a := range r.Attempts {
-			if a.Status == 0 && a.Sends > 0 && MetFault(a, events, epoch) {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // MetFault reports whether an attempt was under way while a fault lasted.

@@ -30,11 +30,11 @@ func TestCutOff_CountsRequestsThatWereUnderWayAtAFaultAndGotNoAnswer(t *testing.
 		{"sent after it was undone", attempt(4*second, 5*second, 0, 1), 0},
 		{"no listener any more", attempt(2*second, 2*second+1, 0, 0), 0},
 	} {
-		if got := cutOff([]traffic.Record{c.record}, []fault.Event{kill}, epoch); got != c.want {
+		if got := meanwhile([]traffic.Record{c.record}, []fault.Event{kill}, epoch)["cut_off"]; got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
-	if got := cutOff([]traffic.Record{attempt(1*second, 2*second+1, 0, 1)}, nil, epoch); got != 0 {
+	if got := meanwhile([]traffic.Record{attempt(1*second, 2*second+1, 0, 1)}, nil, epoch)["cut_off"]; got != 0 {
 		t.Errorf("no fault: %d", got)
 	}
 }
@@ -87,7 +87,7 @@ func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
 		{Intent: traffic.Intent{Key: "cut"}, Outcome: traffic.OK},
 		{Intent: traffic.Intent{Key: "lost"}, Outcome: traffic.Unknown},
 	}
-	want := map[string]int64{"hit": 4, "disturbed": 2, "refused_meanwhile": 1, "done_meanwhile": 1, "done_after": 1}
+	want := map[string]int64{"hit": 4, "cut_off": 4, "disturbed": 2, "refused_meanwhile": 1, "done_meanwhile": 1, "done_after": 1}
 	if diff := cmp.Diff(want, meanwhile(records, events, epoch)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

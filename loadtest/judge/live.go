@@ -31,8 +31,8 @@ func Always(bound time.Duration) func(at time.Duration) time.Duration {
 func Stalls(h *traffic.History, records []traffic.Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
 	var successes []time.Duration
 	for _, r := range records {
-		if decided := r.Deciding(); r.Outcome == traffic.OK && !decided.Duplicate && !r.Ends && !r.Reads {
-			successes = append(successes, decided.End)
+		if r.Outcome == traffic.OK && !r.Ends && !r.Reads {
+			successes = append(successes, r.Deciding().End)
 		}
 	}
 	slices.Sort(successes)
@@ -135,15 +135,9 @@ func RefusedReads(records []traffic.Record) (wrong []string) {
 }
 
 // Internal lists the keys that got an answer that only a bug, or a server that is gone, explains.
-func Internal(records []traffic.Record) (found []string) {
-	for _, r := range records {
-		for _, a := range r.Attempts {
-			if a.Problem == "internal" {
-				found = append(found, fmt.Sprintf("%s: %d internal", r.Key, a.Status))
-			}
-		}
-	}
-	return found
+func Internal(records []traffic.Record) []string {
+	internal := func(a traffic.Attempt) bool { return a.Problem == "internal" || a.Problem == "" && a.Status >= 500 }
+	return Keys(records, func(r traffic.Record) bool { return slices.ContainsFunc(r.Attempts, internal) })
 }
 
 // Diverged lists the keys that got two different final answers, with these answers.

@@ -26,7 +26,7 @@ type Pace struct {
 // PaceOf returns the Pace under the bound of I-LIVE. after is Pace.After; 0: a second, in which clients may still receive answers
 // that were sent during the outage.
 func PaceOf(bound, after time.Duration) Pace {
-	return Pace{bound, bound + RecoverMargin, cmp.Or(after, time.Second)}
+	return Pace{Lull: bound, Recover: bound + RecoverMargin, After: cmp.Or(after, time.Second)}
 }
 
 // These bounds are at least twice as lenient as what safe strategies showed in 61 saved runs on two cores. In
@@ -51,8 +51,8 @@ const (
 	recovered = 0.9
 )
 
-// A window with fewer waiting keys than fewestWaiting is not judged, nor a scenario with fewer first
-// answers than fewestAnswers outside of its outages: a single key would decide the result.
+// A window in which fewer keys wait than fewestWaiting is passed, and fewer first answers outside of the outages than
+// fewestAnswers are not judged: a single key would decide the result.
 const (
 	fewestWaiting = 10
 	fewestAnswers = 50
@@ -174,22 +174,25 @@ func (t *tempo) slow(length time.Duration, part float64, skip func(from, to time
 }
 
 // goodput lists the windows outside of the outages with too little goodput, and the longer spans anywhere
-// in which nearly nothing was decided.
+// in which nearly nothing was decided. least is the smallest share outside of the outages; -1: there was no window.
 func (t *tempo) goodput(p Pace) (found []string, least float64, judged bool) {
 	lull := p.Lull
 	for _, o := range t.outages {
 		lull = max(lull, o.to-o.from+p.Lull)
 	}
 	found, least, judged = t.slow(window, goodputLeast, func(from, to time.Duration) bool { return t.within(from, to, p.Lull) })
-	long, _, _ := t.slow(lull, lullShare, func(from, to time.Duration) bool { return false })
-	return append(found, long...), least, judged
+	long, _, also := t.slow(lull, lullShare, func(from, to time.Duration) bool { return false })
+	if !judged {
+		least = -1
+	}
+	return append(found, long...), least, judged || also
 }
 
 // recovery lists the faults after whose end the rate did not recover in time. It returns the longest time
 // that a recovery took too. A fault is not judged if the next one begins before its limit.
-func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration) {
+func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration, some bool) {
 	if len(t.outages) == 0 || t.outages[0].from < paceStep {
-		return nil, 0
+		return nil, 0, false
 	}
 	calm := float64(before(t.decided, t.outages[0].from)) / t.outages[0].from.Seconds()
 	for i, o := range t.outages {
@@ -202,14 +205,14 @@ func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration) {
 			at += paceStep
 		}
 		if at < limit || judged {
-			longest = max(longest, at-o.to)
+			longest, some = max(longest, at-o.to), true
 		}
 		if at >= limit && judged {
 			slow = append(slow, fmt.Sprintf("%s, over at %v: %d keys a second %v later, %.0f before the first fault; %d keys wait",
 				o.what, o.to.Round(time.Millisecond), t.got(at, at+time.Second), p.Recover, calm, t.waiting(at)))
 		}
 	}
-	return slow, longest
+	return slow, longest, some
 }
 
 // back reports whether the service has recovered in the second after a time: it decided the share recovered of
@@ -221,7 +224,7 @@ func (t *tempo) back(at time.Duration, calm float64) bool {
 
 // share returns a finding if too many of the first answers are of a kind.
 func share(n, of int, most float64, what string) []string {
-	if of < fewestAnswers || float64(n) <= most*float64(of) {
+	if float64(n) <= most*float64(of) {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d of %d first answers %s; at most %.0f %% may", n, of, what, 100*most)}
@@ -237,21 +240,23 @@ func KeptUp(h *traffic.History, records []traffic.Record, events []fault.Event, 
 
 func (t *tempo) judge(p Pace) (findings invariant.Findings, evidence map[string]int64) {
 	lulls, least, judged := t.goodput(p)
-	slow, longest := t.recovery(p)
+	slow, longest, after := t.recovery(p)
 	busy, unknown, all := t.answers(p.After)
 	findings = invariant.Findings{}
-	if judged || len(lulls) > 0 {
-		findings.Add("I-GOODPUT", lulls...)
-	}
-	findings.Add("I-RECOVER", slow...)
-	findings.Add("I-BUSY", share(busy, all, busyMost, "say that nothing was done")...)
-	findings.Add("I-ERROR", share(unknown, all, errorsMost, "leave the outcome unknown or are missing")...)
 	evidence = map[string]int64{"busy_percent": percent(busy, all), "error_percent": percent(unknown, all)}
 	if judged {
+		findings.Add("I-GOODPUT", lulls...)
+	}
+	if least >= 0 {
 		evidence["goodput_percent"] = int64(100 * min(1, least))
 	}
-	if len(t.outages) > 0 {
+	if after {
+		findings.Add("I-RECOVER", slow...)
 		evidence["recovery_ms"] = longest.Milliseconds()
+	}
+	if all >= fewestAnswers {
+		findings.Add("I-BUSY", share(busy, all, busyMost, "say that nothing was done")...)
+		findings.Add("I-ERROR", share(unknown, all, errorsMost, "leave the outcome unknown or are missing")...)
 	}
 	return findings, evidence
 }

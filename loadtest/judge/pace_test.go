@@ -193,24 +193,30 @@ func TestPace_AnAbandonedKeyNoLongerWaits(t *testing.T) {
 // What was not judged must not be reported as kept, nor as 100 %.
 func TestPace_WithoutAWindowGoodputIsNotJudged(t *testing.T) {
 	h, records := played(prompt)
-	whole := []fault.Event{{What: "a fault", At: h.Epoch.Add(time.Second), Until: h.Epoch.Add(12 * time.Second)}}
+	whole := []fault.Event{{What: "a fault", At: h.Epoch.Add(time.Second), Until: h.Epoch.Add(10 * time.Second)}}
 	steady := []fault.Event{whole[0]}
 	steady[0].Steady = true
 	for _, c := range []struct {
 		name   string
 		events []fault.Event
 		load   time.Duration
-		want   bool
+		judged bool
+		figure bool
 	}{
-		{"the whole load", nil, paceLoad, true},
-		{"a load of one window", nil, window, false},
-		{"an outage that leaves no window", whole, paceLoad, false},
-		{"a fault that is no outage", steady, paceLoad, true},
+		{"the whole load", nil, paceLoad, true, true},
+		{"a load of one window", nil, window, false, false},
+		{"an outage that leaves no window, but a lull", whole, paceLoad, true, false},
+		{"an outage that leaves neither", whole, paceLoad - 2*time.Second, false, false},
+		{"a fault that is no outage", steady, paceLoad, true, true},
 	} {
 		findings, figures := KeptUp(h, records, c.events, c.load, PaceOf(LiveBound(paceTTL), 0))
 		_, judged := findings["I-GOODPUT"]
-		if _, figure := figures["goodput_percent"]; judged != c.want || figure != c.want {
-			t.Errorf("%s: judged %t, figure %t; want %t", c.name, judged, figure, c.want)
+		if _, figure := figures["goodput_percent"]; judged != c.judged || figure != c.figure {
+			t.Errorf("%s: judged %t, figure %t", c.name, judged, figure)
+		}
+		_, recovered := findings["I-RECOVER"]
+		if outage := len(c.events) > 0 && !c.events[0].Steady; recovered != outage {
+			t.Errorf("%s: recovery judged %t, want %t", c.name, recovered, outage)
 		}
 	}
 }

@@ -182,47 +182,24 @@ func Raw(text []byte) json.RawMessage {
 	return quoted
 }
 
-// Writer writes a history: the header, a line for each operation, and a last line with the number of
-// operations.
-type Writer struct {
-	lines *json.Encoder
-	n     int
-}
-
-// NewWriter writes the header.
-func NewWriter(w io.Writer, h Header) (*Writer, error) {
-	h.Format, h.Version = Format, Version
-	lines := json.NewEncoder(w)
-	lines.SetEscapeHTML(false)
-	return &Writer{lines: lines}, lines.Encode(h)
-}
-
-// Write adds an operation.
-func (w *Writer) Write(o Operation) error {
-	w.n++
-	return w.lines.Encode(o)
-}
-
 // last is the last line of a file. A file without it is incomplete.
 type last struct {
 	Operations *int `json:"operations"`
 }
 
-// Close writes the last line. The caller closes the file.
-func (w *Writer) Close() error { return w.lines.Encode(last{&w.n}) }
-
-// Write writes a whole history.
+// Write writes a history: the header, a line for each operation, and a last line with the number of operations.
 func Write(to io.Writer, h History) error {
-	w, err := NewWriter(to, h.Header)
-	if err != nil {
-		return err
+	h.Header.Format, h.Header.Version = Format, Version
+	lines, n := json.NewEncoder(to), len(h.Operations)
+	lines.SetEscapeHTML(false)
+	err := lines.Encode(h.Header)
+	for i := 0; i < n && err == nil; i++ {
+		err = lines.Encode(h.Operations[i])
 	}
-	for _, o := range h.Operations {
-		if err := w.Write(o); err != nil {
-			return err
-		}
+	if err == nil {
+		err = lines.Encode(last{&n})
 	}
-	return w.Close()
+	return err
 }
 
 // lineMax bounds a line of a file: the answer to an operation is at most 1 MiB.

@@ -161,15 +161,18 @@ func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
 	return e.attach(c.Stack)
 }
 
-// replica returns how to start the replicas of a trial, and empties the folder of its files.
+// begin empties the folder of a scenario, and returns the URL of its PostgreSQL.
+func (e *environment) begin(s loadtest.Scenario) (string, error) {
+	folder := filepath.Join(e.settings.Out, s.Folder())
+	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o755)); err != nil {
+		return "", err
+	}
+	return e.postgresURL(s)
+}
+
+// replica returns how to start the replicas of a trial.
 func (e *environment) replica(t *loadtest.Trial) (site.Program, error) {
 	folder := filepath.Join(e.settings.Out, t.Scenario.Folder())
-	if err := os.RemoveAll(folder); err != nil {
-		return site.Program{}, err
-	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return site.Program{}, err
-	}
 	e.seed = cmp.Or(t.Scenario.Seed, e.settings.Seed)
 	p := site.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
 	if err := e.of(t).replica(t, &p); err != nil {
@@ -221,9 +224,6 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 	}
 	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }
-
-// environment is the loadtest.Servers of its faults.
-var _ loadtest.Servers = (*environment)(nil)
 
 // PostgresProxies returns the proxies of the current replicas to PostgreSQL.
 func (e *environment) PostgresProxies() []*pgfault.Proxy { return e.proxies }

@@ -162,11 +162,11 @@ func (l lesson) calm(s loadtest.Scenario, ttl time.Duration) time.Duration {
 	if s.Expect == loadtest.Violated && !l.caughtInCalms {
 		return 0
 	}
-	return s.Flow.Bound(loadtest.Nemesis, ttl) + judge.RecoverMargin + judged
+	return s.Flow.Bound(loadtest.Nemesis, ttl) + judge.RecoverMargin + calmRest
 }
 
-// judged is how long requests follow in a calm, after the bounds.
-const judged = 4 * time.Second
+// calmRest is how long requests follow in a calm, after the bounds.
+const calmRest = 4 * time.Second
 
 // away is the fault of a store that is killed, and restarted after a while.
 func away(store, evidence string, server fault.Server, name string) nemesis.Part {

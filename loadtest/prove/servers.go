@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"shop/compose/local/stack"
@@ -62,6 +63,15 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 	return err
 }
 
+// renew retires the private servers of a scenario.
+func (e *environment) renew(s loadtest.Scenario) {
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	for _, kind := range s.Setup().Private() {
+		_ = e.retire(ctx, kind) // they may be gone
+	}
+}
+
 // privateURL returns the address of a private server.
 func (e *environment) privateURL(kind string) (string, error) {
 	server, err := e.server(kind)
@@ -72,16 +82,22 @@ func (e *environment) privateURL(kind string) (string, error) {
 	return server.Env[variable], err
 }
 
-// through opens a proxy to a database for each replica.
-func through[P interface{ URL() string }](replicas int, databaseURL string, open func(string) (P, error)) (proxies []P, urls []string, err error) {
-	for range replicas {
+// proxied returns the database URL of each replica: through a proxy of its own, where a fault needs one. It
+// closes the proxies of the previous scenario.
+func proxied[P interface{ URL() string }](e *environment, s loadtest.Scenario, databaseURL string, proxies *[]P, open func(string) (P, error)) ([]string, error) {
+	e.closeProxies()
+	if !s.Setup().Proxied {
+		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
+	}
+	var urls []string
+	for range e.settings.Replicas {
 		p, err := open(databaseURL)
 		if err != nil {
-			return proxies, nil, err
+			return nil, err
 		}
-		proxies, urls = append(proxies, p), append(urls, p.URL())
+		*proxies, urls = append(*proxies, p), append(urls, p.URL())
 	}
-	return proxies, urls, nil
+	return urls, nil
 }
 
 var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults of servers need servers that may be killed; " + getServers)

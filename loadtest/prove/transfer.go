@@ -31,7 +31,7 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *site.Program) error 
 	if err != nil {
 		return err
 	}
-	urls, err := e.proxy(s, t.Postgres)
+	urls, err := proxied(e, s, t.Postgres, &e.proxies, pgfault.NewProxy)
 	if err != nil {
 		return err
 	}
@@ -84,17 +84,6 @@ func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 		each = []string{strings.Join(each, ",")}
 	}
 	return each, err
-}
-
-// proxy returns the database URL of each replica: through a proxy of its own, where a fault needs one. It
-// closes the proxies of the previous scenario.
-func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
-	e.closeProxies()
-	if !s.Setup().Proxied {
-		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
-	}
-	e.proxies, urls, err = through(e.settings.Replicas, databaseURL, pgfault.NewProxy)
-	return urls, err
 }
 
 // Etcd returns a client for the faults and the audit of a scenario.

@@ -23,7 +23,7 @@ import (
 // walletReplica completes a program whose replicas serve wallets with the scenario's strategy.
 func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 	s, own := t.Scenario, walletflow.Of(t)
-	urls, err := e.proxyMongo(s, own.Mongo)
+	urls, err := proxied(e, s, own.Mongo, &e.mongoProxies, mongofault.NewProxy) // to the primary, not to the set
 	if err != nil {
 		return err
 	}
@@ -38,17 +38,6 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *site.Program) error {
 		}, widened(s, "wallet/after-guard", s.Setup().Guard))
 	}
 	return nil
-}
-
-// proxyMongo returns the database URL of each replica: through a proxy of its own to the primary where the fault has
-// proxies; otherwise that of the replica set itself.
-func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
-	e.closeProxies()
-	if !s.Setup().Proxied {
-		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
-	}
-	e.mongoProxies, urls, err = through(e.settings.Replicas, databaseURL, mongofault.NewProxy)
-	return urls, err
 }
 
 // wireReport sums up what the proxies saw of the replicas, by the rules of the strategy.
@@ -131,6 +120,7 @@ func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database
 	if err != nil {
 		return m, err
 	}
+	m.Compared = true
 	if m.Apart, err = mongofault.Agree(ctx, set, database); err != nil {
 		return m, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"shop/loadtest"
@@ -24,7 +23,7 @@ func Faults(w io.Writer, r loadtest.Report) error {
 			continue
 		}
 		fmt.Fprintf(&text, "| %s, %s | %s | %s | %s, %s | %s |\n", s.Flow, cell(s.Strategy), s.Fault,
-			cell(strings.Join(injected(s), "; ")), grouped(int64(s.Requests)), grouped(int64(s.Reads)), cell(held(s)))
+			cell(strings.Join(injected(s), "; ")), loadtest.Grouped(int64(s.Requests)), loadtest.Grouped(int64(s.Reads)), cell(held(s)))
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
@@ -39,7 +38,7 @@ func injected(s loadtest.Result) (list []string) {
 		}
 		for _, need := range spec.Needs {
 			means := strings.TrimPrefix(cmp.Or(flow.Explain(need.Evidence), need.Evidence), "of these, ")
-			line := fmt.Sprintf("%s: %s", means, grouped(s.Evidence[need.Evidence]))
+			line := fmt.Sprintf("%s: %s", means, loadtest.Grouped(s.Evidence[need.Evidence]))
 			if s.Evidence[need.Evidence] > 0 && !slices.Contains(list, line) {
 				list = append(list, line)
 			}
@@ -68,13 +67,4 @@ func held(s loadtest.Result) string {
 		return text + ", as it must be"
 	}
 	return text
-}
-
-// grouped formats a number with a comma between thousands.
-func grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

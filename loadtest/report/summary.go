@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"shop/loadtest"
@@ -56,7 +55,7 @@ func explain(text *bytes.Buffer, r result) {
 			fmt.Fprintf(text, " (%s)", cell(i.Means))
 		}
 		ids := r.Findings[i.Code].IDs
-		for _, id := range slices.Clone(ids[:min(3, len(ids))]) {
+		for _, id := range ids[:min(3, len(ids))] {
 			fmt.Fprintf(text, "\n  - %s", cell(id))
 		}
 		fmt.Fprintln(text)

@@ -22,12 +22,21 @@ type process struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd     // of the latest start; nil: it was never started
 	done  chan struct{} // closed when it has exited
-	ended bool          // the latest one may exit: it was sent a signal that ends it, or has a failpoint
-	exits []string      // how it exited when it should not, or did not when it should
+	watch watch         // which exits of the latest one are noted
+	exits []string      // those that were noted
 }
 
-// start starts the process, unless ctx has ended. Its output is appended to a log. An exit is noted, unless it mayExit.
-func (p *process) start(ctx context.Context, of *Program, args []string, logFile string, mayExit bool) error {
+// watch says which exits of a process are noted.
+type watch int
+
+const (
+	watchNone    watch = iota // it is not ready, or was sent a signal that ends it
+	watchCrashes              // all but SIGKILL: a failpoint may send it
+	watchAll
+)
+
+// start starts the process, unless ctx has ended. Its output is appended to a log.
+func (p *process) start(ctx context.Context, of *Program, args []string, logFile string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -45,7 +54,7 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 	if err := of.Spawn(cmd); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	p.cmd, p.done, p.ended = cmd, done, mayExit
+	p.cmd, p.done, p.watch = cmd, done, watchNone
 	go func() {
 		_ = cmd.Wait() // a killed one is not an error
 		p.exited(cmd.ProcessState)
@@ -55,7 +64,6 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 		return nil
 	}
 	if err := of.Adopt(cmd.Process.Pid); err != nil {
-		p.ended = true
 		_ = cmd.Process.Kill()
 		p.mu.Unlock() // for exited
 		<-done
@@ -68,17 +76,17 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 // exited notes an exit that nothing here caused.
 func (p *process) exited(how *os.ProcessState) {
 	p.mu.Lock()
-	mayExit := p.ended
-	p.mu.Unlock()
-	if !mayExit {
-		p.note("exited by itself: " + how.String())
+	defer p.mu.Unlock()
+	if p.watch == watchAll || p.watch == watchCrashes && !killed(how) {
+		p.exits = append(p.exits, "exited by itself: "+how.String())
 	}
 }
 
-func (p *process) note(exit string) {
+// noteExits begins to note exits.
+func (p *process) noteExits(w watch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.exits = append(p.exits, exit)
+	p.watch = w
 }
 
 // pid returns the id of the process; 0 if it was never started.
@@ -111,16 +119,20 @@ func (p *process) signal(sig os.Signal) <-chan struct{} {
 		close(ended)
 		return ended
 	}
-	p.ended = p.ended || sig == syscall.SIGKILL || sig == syscall.SIGTERM
+	if sig == syscall.SIGKILL || sig == syscall.SIGTERM {
+		p.watch = watchNone
+	}
 	_ = p.cmd.Process.Signal(sig)
 	return p.done
 }
 
 // killed reports whether a process that has exited was ended by SIGKILL.
-func (p *process) killed() bool {
-	status, known := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+func killed(how *os.ProcessState) bool {
+	status, known := how.Sys().(syscall.WaitStatus)
 	return known && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
+
+func (p *process) killed() bool { return killed(p.cmd.ProcessState) }
 
 // sidecar is a process that works on the same database as the replicas. It is restarted when it exits,
 // which it may do when a fault stops its servers.
@@ -137,7 +149,7 @@ const sidecarRest = 100 * time.Millisecond
 func startSidecar(p Program) *sidecar {
 	ctx, end := context.WithCancel(context.Background())
 	s := &sidecar{end: end, ended: make(chan struct{})}
-	start := func() { _ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log"), true) }
+	start := func() { _ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log")) }
 	start()
 	go func() {
 		defer close(s.ended)

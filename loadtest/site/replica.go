@@ -260,8 +260,8 @@ func (rs *Replicas) Killed(n int) bool { return rs.all[n].killed() }
 func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(syscall.Signal(0)) }
 
 // Stop stops the sidecar, reads the counters of the replicas, sends SIGTERM to all of them, and kills those
-// that do not exit in time.
-func (rs *Replicas) Stop(ctx context.Context) {
+// that do not exit in time. It lists the first of these.
+func (rs *Replicas) Stop(ctx context.Context) (hung []string) {
 	rs.sidecar.stop()
 	for _, r := range rs.all {
 		rs.Counters.Keep(ctx, r.metrics)
@@ -275,13 +275,14 @@ func (rs *Replicas) Stop(ctx context.Context) {
 		select {
 		case <-ended:
 		case <-limit:
-			rs.all[n].note(fmt.Sprintf("still runs %v after SIGTERM", stopWait))
+			hung = append(hung, fmt.Sprintf("replica %d still runs %v after SIGTERM", n+1, stopWait))
 			rs.KillAll()
 		}
 	}
+	return hung
 }
 
-// Exits lists the replicas that exited by themselves, and those that Stop had to kill.
+// Exits lists the replicas that exited by themselves after they were ready. (A failpoint may kill its replica.)
 func (rs *Replicas) Exits() (found []string) {
 	for n, r := range rs.all {
 		r.mu.Lock()
@@ -307,12 +308,17 @@ func (rs *Replicas) KillAll() {
 // channel of Ended is closed.
 func (rs *Replicas) Start(ctx context.Context, n int, extra ...string) error {
 	r := rs.all[n]
-	if err := r.start(ctx, &rs.program, append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n), len(extra) > 0); err != nil {
+	if err := r.start(ctx, &rs.program, append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n)); err != nil {
 		return fmt.Errorf("replica %d: %w", n+1, err)
 	}
 	err := rs.waitReady(ctx, n)
-	if errors.Is(err, errEnded) && len(extra) > 0 && r.killed() {
+	switch {
+	case errors.Is(err, errEnded) && len(extra) > 0 && r.killed():
 		return nil
+	case err == nil && len(extra) > 0:
+		r.noteExits(watchCrashes)
+	case err == nil:
+		r.noteExits(watchAll)
 	}
 	return err
 }

@@ -79,7 +79,8 @@ func try(ctx context.Context, client redis.UniversalClient, keys []string, fn fu
 		case err == nil, errors.Is(err, redis.TxFailedErr):
 			return err
 		case !errors.As(err, &reply):
-			return driver.NoAnswer(ctx, errors.New(err.Error())) // before go-redis 9.20 a ClusterClient calls fn again for an error that it finds in it
+			// Not wrapped: before go-redis 9.20 a ClusterClient calls fn again if it finds a network error in this one.
+			return driver.NoAnswer(ctx, errors.New(err.Error()))
 		case errors.Is(err, redis.Nil):
 			return failed(cmds)
 		}

@@ -14,10 +14,7 @@ import (
 )
 
 // Nemesis runs a schedule drawn from a plan.
-type Nemesis struct {
-	Plan
-	Say func(Schedule) // called with the schedule before it begins; may be nil
-}
+type Nemesis struct{ Plan }
 
 // Inject runs the schedule, and returns when everything is undone. An event counts as a
 // fault only if it hit something.
@@ -26,9 +23,6 @@ func (n Nemesis) Inject(ctx context.Context, over time.Duration) (events []fault
 	schedule := n.Draw()
 	if len(schedule) == 0 {
 		return nil, fmt.Errorf("no fault fits into %v: use a longer load", over)
-	}
-	if n.Say != nil {
-		n.Say(schedule)
 	}
 	began := time.Now()
 	for _, round := range schedule {

@@ -64,9 +64,9 @@ func board(faults ...breaks) (*switchboard, []Part) {
 func TestNemesis_RunsTheScheduleAndCountsTheHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, all := board(breaks{what: "a", hits: 1}, breaks{what: "b", hits: 2}, breaks{what: "c"})
-		var drawn Schedule
-		n := Nemesis{Plan: Plan{Seed: 1, Replicas: 3, Parts: all}, Say: func(s Schedule) { drawn = s }}
-		events, err := n.Inject(t.Context(), time.Minute)
+		plan := Plan{Seed: 1, Over: time.Minute, Replicas: 3, Parts: all}
+		drawn := plan.Draw()
+		events, err := Nemesis{plan}.Inject(t.Context(), time.Minute)
 		steps, hits, two := 0, int64(0), int64(0)
 		for _, round := range drawn {
 			of := map[string]bool{}

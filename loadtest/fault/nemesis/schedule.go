@@ -3,10 +3,8 @@
 package nemesis
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"shop/loadtest/fault"
@@ -64,21 +62,6 @@ func (r Round) length() (end time.Duration) {
 		end = max(end, s.After+s.For)
 	}
 	return end
-}
-
-// String returns a line for each fault.
-func (s Schedule) String() string {
-	var text strings.Builder
-	for _, round := range s {
-		for n, step := range round.Steps {
-			at := "and at"
-			if n == 0 {
-				at = "at"
-			}
-			fmt.Fprintf(&text, "%s %v for %v: %s\n", at, round.At+step.After, step.For, step.Part.Name)
-		}
-	}
-	return text.String()
 }
 
 // The gaps between rounds, and how often there are two faults at once.

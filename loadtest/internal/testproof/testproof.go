@@ -39,6 +39,7 @@ func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context,
 		},
 		Program: func(*loadtest.Trial) (site.Program, error) { return program, nil },
 		Fault:   func(*loadtest.Trial) (fault.Fault, error) { return fault.None{}, nil },
+		Renew:   func(loadtest.Scenario) {},
 		Say:     t.Logf, Tick: func(string) {},
 	}
 }

@@ -176,7 +176,7 @@ var failover = loadtest.Setup{
 
 const (
 	failoverTTL = 18 * time.Second
-	failovers   = 3 // of each run
+	failovers   = 3 // in a run
 )
 
 // faults lists the faults of a purchase's stores and replicas: how each is made, and the evidence required.

@@ -187,6 +187,7 @@ func uuidValue(id uuid.UUID) bson.Binary {
 
 // Members is the result of comparing the members of a replica set.
 type Members struct {
+	Compared   bool     // false: there is one member
 	Apart      []string // differences between members
 	RolledBack []string // ids of operations in the files of rollbacks
 }
@@ -251,7 +252,7 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []t
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)
 	a.Findings.Add("I-ONCE", sharedTwice(records)...)
 	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), wallets, payer)...)
-	if env.Members != nil {
+	if members.Compared {
 		a.Findings.Add("M4", members.broken(records)...)
 	}
 	calls, credits := own.bonus.Calls(), is.credits()

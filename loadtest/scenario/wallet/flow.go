@@ -152,7 +152,7 @@ func New(env Environment) *loadtest.Flow {
 		f.Control("lock-late", loadtest.NoFault, kept, "W-SIDE"),
 	}
 	cells.Add(f)
-	f.Faults = everywhere(f.Faults)
+	f.Faults = withSet(f.Faults)
 	return f
 }
 
@@ -254,9 +254,9 @@ func pauseInTransaction(servers loadtest.Servers, t *loadtest.Trial) (fault.Faul
 // of many calls of the bonus service, which a batch makes side by side, takes about 50 ms.
 const aimWait = 150 * time.Millisecond
 
-// everywhere adds what all faults of the wallets need: that MongoDB shows the replicas, and a private set of three members, to
+// withSet adds what all faults of the wallets need: that MongoDB shows the replicas, and a private set of three members, to
 // lose one. A crash matrix has one member, whose limit on transactions is shorter.
-func everywhere(faults []loadtest.FaultSpec) (more []loadtest.FaultSpec) {
+func withSet(faults []loadtest.FaultSpec) (more []loadtest.FaultSpec) {
 	for _, f := range faults {
 		f.Needs = append([]loadtest.Need{seen}, f.Needs...)
 		if f.Fault != loadtest.NoFault {

@@ -26,7 +26,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		"credits": 1, "debits": 1, "payments": 1, "short": 1, "keys_shared": 1, "replayed": 1, "transactions_seen": 1, "samples": 5,
 	}
 	collided, combined := maps.Clone(put), maps.Clone(put)
-	collided["lock_conflicts"], combined["together"] = 1, 10
+	collided["lock_conflicts"], combined["together"] = 1, 3
 	for _, c := range []struct {
 		scenario loadtest.Scenario
 		enough   map[string]int64

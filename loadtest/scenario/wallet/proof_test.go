@@ -50,7 +50,7 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 		if s.Strategy != "lockid" || !strings.Contains(had.Mongo, "/"+database+"?") {
 			t.Errorf("asked for the members of %v with %s, in %s", s, database, had.Mongo)
 		}
-		return Members{Apart: []string{"wallets"}, RolledBack: []string{operation1}}, nil
+		return Members{Compared: true, Apart: []string{"wallets"}, RolledBack: []string{operation1}}, nil
 	}
 	env.WireReport = func(loadtest.Scenario) WireReport {
 		return WireReport{Transactions: 3, Breaches: []string{"a lock that is a constant"}}
