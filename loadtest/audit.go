@@ -30,7 +30,9 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	}
 	findings := audited.Findings
 	findings.Add("I-ONCE", judge.Diverged(records)...)
-	findings.Add("I-LIVE", t.Replicas.Exits()...)
+	if exits := t.Replicas.Exits(); len(exits) > 0 {
+		findings.Add("I-LIVE", exits...)
+	}
 	if t.failed == nil { // otherwise a server may still be gone, and only what is stored is judged
 		findings.Merge(t.postcheck)
 		findings.Add("I-LIVE", t.lifeless(records)...)

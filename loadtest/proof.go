@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -89,7 +90,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 				ran, unrun = true, 0
 			} else if unrun++; ran && unrun < 4 && ctx.Err() == nil {
 				result, err = t.unrun(err), nil
-				p.Renew(s)
+				defer p.Renew(s)
 			}
 			if err == nil {
 				p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
@@ -122,7 +123,7 @@ func (t *Trial) unrun(err error) Result {
 	result := NewResult(t.Scenario, t.proof.Load.Replicas)
 	result.Missed = []string{"it could not be run: " + err.Error()}
 	result.Plan, result.Inconclusive, result.Evidence, result.Findings = t.Plan, result.Missed, map[string]int64{}, invariant.Findings{}
-	if t.Replicas != nil {
+	if t.Replicas != nil && len(t.Replicas.Exits()) > 0 {
 		result.Findings.Add("I-LIVE", t.Replicas.Exits()...)
 	}
 	result.Violations = result.Findings.Counts()
@@ -132,13 +133,15 @@ func (t *Trial) unrun(err error) Result {
 
 // twiceIfVoid runs a scenario, and once more if the first run is not as expected only because something did not happen in
 // it: the machine may have stood still while the fault was injected. The second run is the result, with its files, and
-// Result.Again says why. A violation is not repeated, unless a control was caught. A Nemesis is not repeated: it lasts as
-// long as the user said.
+// Result.Again says why. A violation of what must hold is not repeated: of a safe scenario any, of a control one that it must
+// keep. A Nemesis is not repeated: it lasts as long as the user said.
 func twiceIfVoid(s Scenario, run func() (Result, error)) (Result, error) {
 	result, err := run()
 	missed := len(result.Missed) > 0 && len(result.Missed) == len(result.Inconclusive)
-	broken := s.Flow.Broken(result.Violations)
-	if err != nil || !missed || len(broken) > 0 && !(s.Expect == Violated && caught(s, broken)) || s.Fault == Nemesis {
+	wrong := slices.ContainsFunc(s.Flow.Broken(result.Violations), func(code string) bool {
+		return s.Expect == Safe || slices.Contains(s.Keeps, code)
+	})
+	if err != nil || !missed || wrong || s.Fault == Nemesis {
 		return result, err
 	}
 	void := result.Inconclusive

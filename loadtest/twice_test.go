@@ -39,7 +39,7 @@ func TestTwiceIfVoid_RepeatsOnlyWhatShowsNothing(t *testing.T) {
 		"control, unkept":   {"none", []Result{broke}, nil, false, Violated},
 	} {
 		n := 0
-		got, err := twiceIfVoid(Scenario{Flow: &Flow{}, Fault: c.fault, Expect: c.expect, Keeps: []string{"K"}}, func() (Result, error) {
+		got, err := twiceIfVoid(Scenario{Flow: &Flow{}, Fault: c.fault, Expect: c.expect, Breaks: []string{"A", "B"}, Keeps: []string{"K"}}, func() (Result, error) {
 			if n++; n == len(c.runs) {
 				return c.runs[n-1], c.err
 			}

@@ -189,7 +189,7 @@ func (t *tempo) goodput(p Pace) (found []string, least float64, judged bool) {
 }
 
 // recovery lists the faults after whose end the rate did not recover in time. It returns the longest time
-// that a recovery took too. A fault is not judged if the next one begins before its limit.
+// that a recovery took too, and whether any fault was judged. A fault is not judged if the next one begins before its limit.
 func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration, some bool) {
 	if len(t.outages) == 0 || t.outages[0].from < paceStep {
 		return nil, 0, false
@@ -243,7 +243,7 @@ func (t *tempo) judge(p Pace) (findings invariant.Findings, evidence map[string]
 	slow, longest, after := t.recovery(p)
 	busy, unknown, all := t.answers(p.After)
 	findings = invariant.Findings{}
-	evidence = map[string]int64{"busy_percent": percent(busy, all), "error_percent": percent(unknown, all)}
+	evidence = map[string]int64{}
 	if judged {
 		findings.Add("I-GOODPUT", lulls...)
 	}
@@ -257,6 +257,7 @@ func (t *tempo) judge(p Pace) (findings invariant.Findings, evidence map[string]
 	if all >= fewestAnswers {
 		findings.Add("I-BUSY", share(busy, all, busyMost, "say that nothing was done")...)
 		findings.Add("I-ERROR", share(unknown, all, errorsMost, "leave the outcome unknown or are missing")...)
+		evidence["busy_percent"], evidence["error_percent"] = percent(busy, all), percent(unknown, all)
 	}
 	return findings, evidence
 }

@@ -56,6 +56,9 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 		return nil
 	}
 	members, err := e.Members(kind)
+	if err != nil {
+		err = errors.Join(err, e.private[kind].Kill(ctx))
+	}
 	for _, m := range members {
 		err = errors.Join(err, m.Server.Kill(ctx))
 	}

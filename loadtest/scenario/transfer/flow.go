@@ -175,9 +175,9 @@ const serverTime = 6 * time.Second
 // slower divides the rate of the load under a fault.
 const slower = 2
 
-// revoked is the pause, in units of Setup.Guard, under which the next holder overtakes one whose lease was revoked: between its last check of ctx and the
-// guard, which refuses it, and between its read and its write, where a holder without a guard overwrites what the next one has
-// written.
+// revoked is the pause, in units of Setup.Guard, in which the next holder overtakes one whose lease was revoked: between its
+// last check of ctx and the guard, which refuses it, and between its read and its write, where a holder without a guard
+// overwrites what the next one has written.
 const revoked = 5
 
 // ofCluster makes a fault of a private cluster of etcd.
