@@ -30,9 +30,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	}
 	findings := audited.Findings
 	findings.Add("I-ONCE", judge.Diverged(records)...)
-	if exits := t.Replicas.Exits(); len(exits) > 0 {
-		findings.Add("I-LIVE", exits...)
-	}
+	t.exits(findings)
 	if t.failed == nil { // otherwise a server may still be gone, and only what is stored is judged
 		findings.Merge(t.postcheck)
 		findings.Add("I-LIVE", t.lifeless(records)...)
@@ -80,6 +78,16 @@ func (t *Trial) judged(findings invariant.Findings, records []traffic.Record) {
 	}
 	if t.Scenario.Fault == NoFault {
 		findings.Add("I-ERROR", judge.Internal(records)...)
+	}
+}
+
+// exits adds the replicas that exited by themselves. (Without one, I-LIVE may not be judged.)
+func (t *Trial) exits(findings invariant.Findings) {
+	if t.Replicas == nil {
+		return // none was started
+	}
+	if exits := t.Replicas.Exits(); len(exits) > 0 {
+		findings.Add("I-LIVE", exits...)
 	}
 }
 

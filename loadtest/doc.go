@@ -71,7 +71,7 @@
 //	traffic                            which problem means what; percentiles
 //	judge                              the pace, the samples while the load runs, operations for package linear
 //	linear, linearize.go               the search for an order of the operations
-//	rest.go                            what is at rest after a nemesis
+//	rest.go, twice.go                  what is at rest after a nemesis; when a scenario is run again
 //	report, headline.go, checked.go    what is printed
 //	result.go, shown.go                …
 //	../cmd, ../compose, ../locking     the shop, its locks, and the local stack

@@ -180,8 +180,12 @@ func TestSettings_HotKeysThatDoNotExistAreRefused(t *testing.T) {
 
 // Units in slots are sold by slots alone: with another strategy their products would seem sold out.
 func TestSettings_UnitsInSlotsNeedTheirStrategy(t *testing.T) {
-	url, _ := newDatabase(t)
+	url, keys := newDatabase(t)
+	running := startReplica(t, url, keys["alice"], "--strategy=row")
+	status := func() int { code, _ := running.get(running.url + "/readyz"); return code }
+	locktest.Eventually(t, "a replica of row is ready", func() bool { return status() == 200 })
 	execute(t, url, `INSERT INTO stock_slots VALUES ('tea', 0, 1)`)
+	locktest.Eventually(t, "it is no longer", func() bool { return status() == 503 })
 	serve := []string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=", "--lock-prefix", t.Name(), "--postgres-url", url, "--strategy"}
 	if _, err := shop(t, append(serve, "row")...); exitCode(err) != 2 || !strings.Contains(err.Error(), "--strategy row does not see units") {
 		t.Error(err)
